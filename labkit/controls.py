@@ -1,0 +1,227 @@
+"""The controls of a panel: what a student can move, described in one line each.
+
+A panel takes plain Python values and turns them into controls:
+
+====================  =====================================================
+``(low, high, start)``  a slider; a fourth number is its step
+``[first, ...]``        a drop-down list that starts at its first entry
+``True`` / ``False``    a check box
+====================  =====================================================
+
+The functions below say more (label, unit, steps, read-out).  Every control knows how to check a value, so
+that `Panel.set` can refuse an impossible one with a sentence instead of moving it silently.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ipywidgets as widgets
+
+_LAYOUT = {"width": "100%", "margin": "0"}
+_STYLE = {"description_width": "46%"}
+
+
+def human(value: float) -> str:
+    """A number for people: 950, 1.5k, 128k, 2.4M (decimal prefixes, three digits)."""
+    if value and abs(value) < 1000 and value == int(value):
+        return f"{int(value)}"
+    for size, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{suffix}"
+    return f"{value:.3g}"
+
+
+def percent(value: float) -> str:
+    """A share for people: 0.15 is 15 %."""
+    return f"{100 * value:.3g} %"
+
+
+@dataclass(frozen=True)
+class Control:
+    """One control: its start value, the widget that shows it, and the check for a value set from code.
+
+    Attributes
+    ----------
+    default : the value at the start and after a reset.
+    build : function of (label, value) that makes the ipywidgets widget.
+    check : function that returns the value as the widget wants it, or raises ValueError saying what is allowed.
+    label : text beside the control, unit included; None uses the parameter's name.
+    ends : values at which a test should try the control: least, largest and some between.
+    text : for a slider whose value may be any number of its range: writes the read-out.
+    """
+
+    default: Any
+    build: Callable[[str, Any], widgets.ValueWidget]
+    check: Callable[[Any], Any]
+    label: str | None
+    ends: tuple
+    text: Callable[[Any], str] | None = None
+
+    def put(self, widget, value) -> None:
+        """Move the widget to a checked value; a value between two stops becomes a stop of its own."""
+        if self.text is not None and value not in (v for _, v in widget.options):
+            values = sorted([v for _, v in widget.options] + [value])
+            keep = widget.value
+            with widget.hold_trait_notifications():
+                widget.options = [(self.text(v), v) for v in values]
+                widget.value = keep
+        widget.value = value
+
+
+def _number(value, low, high, whole):
+    kind = "a whole number" if whole else "a number"
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value) or (whole and value != int(value)):
+        raise ValueError(f"{kind} from {low:,} to {high:,} is needed, not {value!r}")
+    if not low <= value <= high:
+        raise ValueError(f"{value:,} is outside {low:,} to {high:,}")
+    return int(value) if whole else float(value)
+
+
+def _slide(values, text):
+    """Builder of a slider over `values`; ipywidgets' other sliders can't write a read-out such as 128k or 15 %."""
+
+    def build(name, value):
+        return widgets.SelectionSlider(options=[(text(v), v) for v in values], value=value, description=name,
+                                       continuous_update=True, layout=_LAYOUT, style=_STYLE)
+
+    return build
+
+
+def _along(values, start, whole, label, text):
+    low, high = values[0], values[-1]
+    ends = (low, values[len(values) // 2], high)
+    values = [v if whole else float(v) for v in values]
+    return Control(values[values.index(start)], _slide(values, text), lambda value: _number(value, low, high, whole), label, ends, text)
+
+
+def slider(low, high, start, step=None, *, label=None, text: Callable[[Any], str] | None = None) -> Control:
+    """A slider with even steps; whole numbers if `low`, `high` and `start` (and `step`) are.
+
+    Parameters
+    ----------
+    low, high, start, step : numbers; the step defaults to 1 % of the range, rounded to 1, 2 or 5 times a power of ten.
+    label : text beside it, with the unit in brackets.
+    text : function that writes the read-out; by default `percent` for a range within 0..1, else `human`.
+
+    `Panel.set` may choose any value of the range, between two steps too.  Raises ValueError if not low <= start <= high.
+    """
+    _check_range(low, high, start)
+    whole = _whole(low, high, start, *(() if step is None else (step,)))
+    step = step or _nice_step((high - low) / 100, whole)
+    count = int((high - low) / step + 1e-9)
+    values = sorted({low, high, start} | {low + i * step if whole else round(low + i * step, 10) for i in range(count + 1)})
+    if text is None:
+        text = human if whole or low < 0 or high > 1 else percent
+    return _along(values, start, whole, label, text)
+
+
+def log_slider(low, high, start, *, label=None, per_decade=10, text: Callable[[Any], str] = human) -> Control:
+    """A slider on a log scale: `per_decade` stops a decade, rounded to two digits; whole numbers if all three are.
+
+    Raises ValueError if not 0 < low <= start <= high.
+    """
+    _check_range(low, high, start)
+    if low <= 0:
+        raise ValueError(f"a log scale needs a positive low end, not {low!r}")
+    whole = _whole(low, high, start)
+    count = max(1, round(per_decade * math.log10(high / low)))
+    raw = (low * (high / low) ** (i / count) for i in range(1, count))
+    values = {round(v, 1 - math.floor(math.log10(v))) for v in raw}
+    values = {int(v) for v in values if v == int(v)} if whole else values
+    return _along(sorted(v for v in values | {low, high, start} if low <= v <= high), start, whole, label, text)
+
+
+def stops(values: Sequence, start, *, label=None, text: Callable[[Any], str] = human) -> Control:
+    """A slider that stops at the given values only, each with a read-out made by `text`."""
+    values = list(values)
+    if start not in values:
+        raise ValueError(f"the start {start!r} is not one of the stops {values}")
+
+    def check(value):
+        if isinstance(value, bool) or value not in values:
+            shown = ", ".join(map(str, values if len(values) < 9 else [*values[:3], "...", *values[-3:]]))
+            raise ValueError(f"{value!r} is not one of the stops of this slider: {shown}")
+        return value
+
+    return Control(start, _slide(values, text), check, label, (values[0], values[len(values) // 2], values[-1]))
+
+
+def powers(low: int, high: int, start: int, *, label=None, text: Callable[[Any], str] = "{:,}".format) -> Control:
+    """A slider over the powers of two from `low` to `high`."""
+    for v in (low, high, start):
+        if not isinstance(v, numbers.Integral) or v < 1 or v & (v - 1):
+            raise ValueError(f"{v!r} is not a power of two")
+    return stops([2**i for i in range(low.bit_length() - 1, high.bit_length())], start, label=label, text=text)
+
+
+def choice(options: Sequence | Mapping, start=None, *, label=None) -> Control:
+    """A drop-down list; a mapping gives {text: value}."""
+    pairs = list(options.items()) if isinstance(options, Mapping) else [(str(o), o) for o in options]
+    if not pairs:
+        raise ValueError("a choice needs at least one option")
+    values = [v for _, v in pairs]
+    start = values[0] if start is None else start
+
+    def build(name, value):
+        return widgets.Dropdown(options=pairs, value=value, description=name, layout=_LAYOUT, style=_STYLE)
+
+    def check(value):
+        if value not in values:
+            raise ValueError(f"{value!r} is not an option; choose one of: {', '.join(map(str, values))}")
+        return value
+
+    return Control(check(start), build, check, label, tuple(values))
+
+
+def switch(start: bool, *, label=None) -> Control:
+    """A check box."""
+
+    def build(name, value):
+        return widgets.Checkbox(value=value, description=name, indent=False, layout=_LAYOUT)
+
+    def check(value):
+        if not isinstance(value, bool):
+            raise ValueError(f"True or False is needed, not {value!r}")
+        return value
+
+    return Control(check(start), build, check, label, (False, True))
+
+
+def as_control(name: str, spec) -> Control:
+    """The control that `spec` stands for (see the table on top); ValueError with the parameter's name if it is none."""
+    try:
+        if isinstance(spec, Control):
+            return spec
+        if isinstance(spec, bool):
+            return switch(spec)
+        if isinstance(spec, tuple) and len(spec) in (3, 4):
+            return slider(*spec)
+        if isinstance(spec, list):
+            return choice(spec)
+        raise ValueError("write (low, high, start), (low, high, start, step), a list of options, True or False, "
+                         f"or a control from labkit.controls; not {spec!r}")
+    except ValueError as problem:
+        raise ValueError(f"control {name!r}: {problem}") from None
+
+
+def _check_range(low, high, start):
+    for v in (low, high, start):
+        if isinstance(v, bool) or not isinstance(v, numbers.Real) or not math.isfinite(v):
+            raise ValueError(f"low, high and start must be numbers, not {v!r}")
+    if not low < high or not low <= start <= high:
+        raise ValueError(f"low < high and low <= start <= high are needed, not ({low!r}, {high!r}, {start!r})")
+
+
+def _whole(*values):
+    return all(isinstance(v, numbers.Integral) for v in values)
+
+
+def _nice_step(raw, whole):
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = min((m * power for m in (1, 2, 5, 10)), key=lambda s: abs(math.log(s / raw)))
+    return max(1, round(step)) if whole else round(step, 12)

@@ -1,0 +1,442 @@
+"""A panel: controls, one picture, one table.  It knows nothing about memory; it only wires.
+
+    Panel(simulate, draw, table, window=(3_000, 32_000, 8_000), evict=(0.1, 0.9, 0.5))
+
+* ``simulate(window=..., evict=...)`` returns a result; or it is a generator of partial results, the last of which is final;
+* ``draw(fig, result)`` draws once and returns ``update(result)``, which moves artists and returns those it moved;
+* ``table(result)`` returns the numbers, a DataFrame or a Series.
+
+A panel has three faces: live controls (Jupyter), a PNG (GitHub, print) and a text table (tests, screen readers).
+
+Why it is built this way.  Drawing axes and text costs 50 ms or more, moving a line and encoding the picture under 10.  So the
+artists that `update` returns are kept out of the background, which is drawn again only when limits or texts change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+import pathlib
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import anywidget
+import ipywidgets as widgets
+import matplotlib as mpl
+import pandas as pd
+import traitlets
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from labkit.controls import as_control, human
+from labkit.figures import style
+
+_HERE = pathlib.Path(__file__).parent
+_REDRAW_S = 0.12  # a training redraws this often: quick enough to look alive, slow enough to leave time for the work
+_RATIO = 1.5  # picture pixels per page pixel: sharp on a projector, cheap enough to encode
+
+
+class Screen(anywidget.AnyWidget):
+    """What the kernel paints: picture, alternative text, status line, table and call.  The page side is in screen.js."""
+
+    _esm = _HERE / "screen.js"
+    _css = _HERE / "screen.css"
+    png = traitlets.Bytes().tag(sync=True)
+    alt = traitlets.Unicode().tag(sync=True)
+    width = traitlets.Int().tag(sync=True)
+    status = traitlets.Unicode().tag(sync=True)
+    failed = traitlets.Bool(False).tag(sync=True)
+    table = traitlets.Dict().tag(sync=True)
+    call = traitlets.Unicode().tag(sync=True)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A number that the student commits before looking.
+
+    Attributes
+    ----------
+    question : what to predict, with its unit.
+    truth : function of a result that gives the true number.
+    at : the parameters at which the question is asked, where they differ from the panel's start.
+    """
+
+    question: str
+    truth: Callable[[Any], float]
+    at: dict | None = None
+
+
+class Panel:
+    """Controls that re-run a simulation, with its picture and its table.
+
+    Parameters
+    ----------
+    simulate : callable
+        Takes the controls' values as keywords.  A generator function is trained live: see the module's text.
+    draw : callable(fig, result) -> update
+        ``update(result)`` returns the artists it changed; None asks for a full redraw each time.
+    table : callable(result) -> DataFrame or Series, optional
+        Without it the result itself must be one.  ``frame.attrs["format"] = {column: "{:.1f}"}`` sets digits.
+    title : str
+        Stands above the controls.
+    alt : callable(result) -> str, optional
+        What the picture shows now, in a sentence, for those who cannot see it.  By default title and first numbers.
+    predict : Prediction, optional
+        Asks for a prediction before the first move; truth and prediction are then shown side by side.
+    call : str, optional
+        The function's name in the line that the sliders stand for; by default the name of `simulate`.
+    size : (float, float)
+        Width and height of the picture in inches of 96 page pixels.
+    **controls
+        One control a parameter of `simulate`; see `labkit.controls`.
+
+    Attributes
+    ----------
+    params : dict, the controls' values.  result : the newest result.  text : the text face.  png : the picture.
+    error : the exception of the last move, or None.  task : the running training, or None.
+
+    Raises
+    ------
+    ValueError
+        If a control is not understood or is no parameter of `simulate`.
+    """
+
+    def __init__(self, simulate, draw, table=None, *, title="", alt=None, predict=None, call=None, size=(9.8, 4.2), **controls):
+        self._simulate, self._table, self._alt, self._predict = simulate, table or (lambda result: result), alt, predict
+        self.title, self._call = title, call or _call_name(simulate)
+        self.controls = {name: as_control(name, spec) for name, spec in controls.items()}
+        _check_parameters(simulate, self.controls)
+        self.error = self.task = self._guess = None
+        self._muted = False
+        self._inputs = {name: c.build(c.label or name.replace("_", " "), c.default) for name, c in self.controls.items()}
+        self.result = self._last(simulate(**self.params))
+        self._defaults = _as_frame(self._table(self.result))
+        self._canvas = Canvas(draw, self.result, size)
+        self.screen = Screen(width=round(96 * size[0]))
+        self.widget = self._assemble()
+        self._show(self.result)
+        for name, control in self._inputs.items():
+            control.observe(self._moved, names="value")
+
+    # -- what a student or a test calls ----------------------------------------------------------------------------
+
+    @property
+    def params(self) -> dict:
+        """The controls' values by name."""
+        return {name: control.value for name, control in self._inputs.items()}
+
+    @property
+    def png(self) -> bytes:
+        """The picture as it stands."""
+        return self.screen.png
+
+    @property
+    def text(self) -> str:
+        """The text face: title, table (beside each changed number its value at the start), call."""
+        header, rows = self._cells()
+        lines = [[*header], *([c if isinstance(c, str) else f"{c['text']} (was {c['was']})" if c.get("was") else c["text"]
+                              for c in row] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        text = [self.title] if self.title else []
+        text += ["  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:]))]).rstrip() for row in lines]
+        if self.error is not None:
+            text.append(f"error: {self.error}")
+        return "\n".join([*text, self.call])
+
+    @property
+    def call(self) -> str:
+        """The call that the controls stand for, ready to paste into a cell."""
+        return f"{self._call}({', '.join(f'{name}={value!r}' for name, value in self.params.items())})"
+
+    def set(self, **values) -> None:
+        """Move controls from code: the same path as a slider move, except that a training runs to its end at once.
+
+        Raises ValueError for an unknown control or a value out of its range (nothing is moved then).  An error inside the
+        simulation is shown in the panel and kept in `error`, as after a slider move.
+        """
+        unknown = set(values) - set(self._inputs)
+        if unknown:
+            raise ValueError(f"no control {', '.join(sorted(unknown))}; this panel has {', '.join(self._inputs)}")
+        checked = {}
+        for name, value in values.items():
+            try:
+                checked[name] = self.controls[name].check(value)
+            except ValueError as problem:
+                raise ValueError(f"{name}: {problem}") from None
+        self._put(checked)
+        self._run(live=False)
+
+    def reset(self) -> None:
+        """Every control back to its start."""
+        self._put({name: control.default for name, control in self.controls.items()})
+        self._run(live=True)
+
+    def predict(self, guess) -> None:
+        """Commit a prediction (a number, or text such as "1.5k" or "40 %"); shown beside the truth from then on.
+
+        Raises ValueError if the panel asks for none or `guess` is not a number.
+        """
+        if self._predict is None:
+            raise ValueError("this panel asks for no prediction")
+        self._guess = guess if isinstance(guess, (int, float)) else _read_number(guess)
+        at = {name: control.default for name, control in self.controls.items()} | (self._predict.at or {})
+        self._truth = float(self._predict.truth(self._last(self._simulate(**at))))
+        self.screen.table = self._screen_table()
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        data = {"text/plain": self.text, "image/png": self.png}
+        data |= self.widget._repr_mimebundle_() | {"text/plain": self.text}
+        return data, {"image/png": {"width": self.screen.width}}
+
+    # -- one move --------------------------------------------------------------------------------------------------
+
+    def _moved(self, change):
+        if not self._muted:
+            self._run(live=True)
+
+    def _put(self, values):
+        self._muted = True
+        try:
+            for name, value in values.items():
+                self.controls[name].put(self._inputs[name], value)
+        finally:
+            self._muted = False
+
+    def _run(self, live):
+        if self.task is not None:
+            self.task.cancel()  # the newest value wins
+            self.task = None
+        started = time.perf_counter()
+        try:
+            outcome = self._simulate(**self.params)
+            if inspect.isgenerator(outcome) and live and _loop_runs():
+                self.task = asyncio.get_running_loop().create_task(self._follow(outcome, self.params))
+                return
+            self._show(self._last(outcome), f"simulated in {1000 * (time.perf_counter() - started):.0f} ms")
+        except Exception as problem:  # an exception in a callback would vanish unseen
+            self._fail(problem)
+
+    async def _follow(self, partials, params):
+        """Show a training as it goes: a redraw now and then, and room for the next slider move in between."""
+        started = drawn = time.perf_counter()
+        result = None
+        try:
+            for result in partials:
+                now = time.perf_counter()
+                if now - drawn >= _REDRAW_S:
+                    self._show(result, _progress(result, params, now - started))
+                    drawn = time.perf_counter()
+                await asyncio.sleep(0)
+            if result is None:
+                raise ValueError("the simulation gave no result")
+            self._show(result, f"done in {time.perf_counter() - started:.1f} s")
+        except Exception as problem:
+            self._fail(problem)
+        finally:
+            partials.close()
+
+    @staticmethod
+    def _last(outcome):
+        if not inspect.isgenerator(outcome):
+            return outcome
+        result = None
+        for result in outcome:
+            pass
+        if result is None:
+            raise ValueError("the simulation gave no result")
+        return result
+
+    def _show(self, result, status=""):
+        """Picture, table and alternative text change together or, if one of them fails, not at all."""
+        frame, before = _as_frame(self._table(result)), (self.result, self.error)
+        png = self._canvas.paint(result)
+        self.result, self.error, self._frame = result, None, frame
+        try:
+            alt = self._describe()
+        except Exception:
+            self.result, self.error = before
+            raise
+        with self.screen.hold_sync():
+            self.screen.png, self.screen.alt, self.screen.table = png, alt, self._screen_table()
+            self.screen.status, self.screen.failed, self.screen.call = status, False, self.call
+
+    def _fail(self, problem):
+        self.error = problem
+        with self.screen.hold_sync():
+            self.screen.status, self.screen.failed = f"{type(problem).__name__}: {problem} (the last good picture is kept)", True
+            self.screen.call = self.call
+
+    # -- faces -----------------------------------------------------------------------------------------------------
+
+    def _describe(self):
+        if self._alt is not None:
+            return self._alt(self.result)
+        header, rows = self._cells()
+        said = [f"{row[0]}: " + ", ".join(f"{h} {c['text']}" for h, c in zip(header[1:], row[1:])) for row in rows[:6]]
+        return " ".join([self.title.rstrip(".:") + "." if self.title else "", *(s + "." for s in said)]).strip()
+
+    def _cells(self):
+        """Header and rows of the table as text; a cell that differs from its value at the start carries that too."""
+        now, was = _as_text(self._frame), _as_text(self._defaults)
+        header = [now.index.name or "", *map(str, now.columns)]
+        rows = []
+        for label, values in zip(now.index, now.itertuples(index=False)):
+            row = [str(label)]
+            for column, value in zip(now.columns, values):
+                old = was.at[label, column] if label in was.index and column in was.columns and was.index.is_unique else value
+                row.append({"text": value, "was": old if old != value else ""})
+            rows.append(row)
+        if self._guess is not None:
+            blank = [{"text": ""}] * (len(header) - 2)
+            rows.append(["you predicted", {"text": _number_text(self._guess)}, *blank])
+            rows.append([self._predict.question, {"text": _number_text(self._truth)}, *blank])
+        return header, rows
+
+    def _screen_table(self):
+        header, rows = self._cells()
+        return {"header": header, "rows": rows}
+
+    def _assemble(self):
+        title = [widgets.HTML(f'<div class="labkit-title">{self.title}</div>')] if self.title else []
+        reset = widgets.Button(description="Reset", tooltip="Every control back to its start", layout={"width": "90px"})
+        reset.on_click(lambda _: self.reset())
+        grid = widgets.GridBox([*self._inputs.values(), reset],
+                               layout={"grid_template_columns": "repeat(auto-fit, minmax(400px, 1fr))", "grid_gap": "2px 24px"})
+        box = widgets.VBox([*title, *self._prediction_box(), grid, self.screen])
+        box.add_class("labkit-panel")
+        return box
+
+    def _prediction_box(self):
+        if self._predict is None:
+            return []
+        field = widgets.Text(description=f"Predict first: {self._predict.question}", placeholder="your number",
+                             style={"description_width": "initial"}, layout={"width": "78%"})
+        commit = widgets.Button(description="Commit", layout={"width": "90px"})
+
+        def committed(_):
+            try:
+                self.predict(field.value)
+            except Exception as problem:
+                self._fail(problem)
+            else:
+                field.disabled = commit.disabled = True
+                self.screen.status, self.screen.failed = "Your prediction stands beside the truth at the end of the table.", False
+
+        commit.on_click(committed)
+        return [widgets.HBox([field, commit])]
+
+
+class Canvas:
+    """A figure that is drawn once; later pictures copy its background and paint only the artists that moved."""
+
+    def __init__(self, draw, result, size):
+        with mpl.rc_context(style.RC):
+            self.figure = Figure(figsize=size, dpi=96 * _RATIO, layout="constrained")
+            self._agg = FigureCanvasAgg(self.figure)
+            self._update = draw(self.figure, result)
+        self._background = self._frame = None
+
+    def paint(self, result) -> bytes:
+        """The picture of `result` as PNG."""
+        with mpl.rc_context(style.RC):
+            moved = self._update(result) if self._update is not None else None
+            moving = sorted(moved or (), key=lambda artist: artist.get_zorder())
+            fresh = [artist for artist in moving if not artist.get_animated()]
+            for artist in fresh:
+                artist.set_animated(True)
+            frame = self._fixed_parts()
+            if not moving or fresh or frame != self._frame:
+                self._agg.draw()
+                self._background, self._frame = self._agg.copy_from_bbox(self.figure.bbox), self._fixed_parts()
+            else:
+                self._agg.restore_region(self._background)
+            for artist in moving:
+                self.figure.draw_artist(artist)
+        picture = Image.frombuffer("RGBA", self._agg.get_width_height(), self._agg.buffer_rgba()).convert("RGB")
+        stream = io.BytesIO()
+        picture.save(stream, "png", compress_level=1)
+        return stream.getvalue()
+
+    def _fixed_parts(self):
+        """Limits and texts of the background: a change of any of them asks for a full draw."""
+        axes = [(ax.get_xlim(), ax.get_ylim(), ax.get_xscale(), ax.get_yscale(), ax.get_title("left"), ax.get_title(),
+                 ax.get_xlabel(), ax.get_ylabel(), ax.get_visible()) for ax in self.figure.axes]
+        legends = [*self.figure.legends, *filter(None, (ax.get_legend() for ax in self.figure.axes))]
+        return axes, [text.get_text() for legend in legends for text in legend.get_texts()]
+
+
+# -- small helpers -------------------------------------------------------------------------------------------------
+
+
+def _check_parameters(simulate, controls):
+    accepted = inspect.signature(simulate).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in accepted.values()):
+        return
+    for name in controls:
+        if name not in accepted:
+            raise ValueError(f"control {name!r}: {_call_name(simulate)} has no such parameter; it takes {', '.join(accepted)}")
+
+
+def _call_name(function):
+    module = getattr(function, "__module__", "__main__") or "__main__"
+    name = getattr(function, "__name__", type(function).__name__)
+    return f"{module.rsplit('.', 1)[-1]}.{name}" if module.startswith("labkit.") else name
+
+
+def _as_frame(table) -> pd.DataFrame:
+    if isinstance(table, pd.Series):
+        frame = table.to_frame(table.name or "now")
+        frame.attrs = dict(table.attrs)
+        return frame
+    if isinstance(table, pd.DataFrame):
+        return table
+    raise TypeError(f"table must give a pandas DataFrame or Series, not {type(table).__name__}")
+
+
+def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
+    formats = frame.attrs.get("format", {})
+    text = {column: [formats[column].format(v) if column in formats and not isinstance(v, str) else _number_text(v)
+                     for v in frame[column].tolist()] for column in frame.columns}
+    return pd.DataFrame(text, index=frame.index, columns=frame.columns, dtype=object)
+
+
+def _number_text(value) -> str:
+    """Fixed digits: whole numbers in full, others to four significant digits."""
+    if isinstance(value, (bool, str)) or value is None:
+        return {True: "yes", False: "no", None: "-"}.get(value, value)
+    if value != value:
+        return "-"
+    if isinstance(value, int) or (value == int(value) if abs(value) < 1e15 else False):
+        return f"{int(value):,}"
+    digits = 4 - len(str(int(abs(value)))) if abs(value) >= 1 else 4
+    return f"{value:,.{max(digits, 0)}f}" if abs(value) >= 1e-3 else f"{value:.3g}"
+
+
+def _read_number(text) -> float:
+    """A number as people write it: "12", "1,500", "1.5k", "40 %"."""
+    match = re.fullmatch(r"\s*([-+]?[\d,_]*\.?\d+(?:e[-+]?\d+)?)\s*([kMG%x]?)\s*", str(text))
+    if match is None:
+        raise ValueError(f"{text!r} is not a number; write one such as 12, 1.5k or 40 %")
+    scale = {"": 1, "x": 1, "%": 0.01, "k": 1e3, "M": 1e6, "G": 1e9}[match[2]]
+    return float(match[1].replace(",", "").replace("_", "")) * scale
+
+
+def _progress(result, params, seconds):
+    step, steps = getattr(result, "step", None), getattr(result, "steps", params.get("steps"))
+    if not step or not steps:
+        return f"running, {seconds:.1f} s"
+    left = seconds * max(steps - step, 0) / step
+    return f"step {human(step)} of {human(steps)} ({100 * step / steps:.0f} %), about {left:.1f} s left"
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

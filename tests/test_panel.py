@@ -1,0 +1,286 @@
+"""The panel without a browser: faces, moves, errors, trainings, predictions, blitting."""
+
+import asyncio
+import io
+from dataclasses import dataclass
+
+import ipywidgets as widgets
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from labkit.controls import as_control, choice, human, log_slider, percent, powers, slider, stops, switch
+from labkit.figures import style
+from labkit.panel import Panel, Prediction, _number_text, _read_number
+
+X = np.linspace(0, 1, 50)
+
+
+@dataclass
+class Progress:
+    step: int
+    y: np.ndarray
+
+
+def simulate(slope=2, offset=0.5, bad=False):
+    if bad:
+        raise ValueError("slope does not suit this offset")
+    return slope * X + offset
+
+
+def train(steps=4, rate=0.5):
+    for step in range(1, steps + 1):
+        yield Progress(step, step * rate * X)
+
+
+def draw(fig, result):
+    ax = fig.subplots()
+    (curve,) = ax.plot(X, X, **style.line(0) | {"marker": ""})
+    ax.set(xlim=(0, 1), ylim=(0, 12), xlabel="x", ylabel="y (s)")
+
+    def update(result):
+        curve.set_ydata(getattr(result, "y", result))
+        return [curve]
+
+    return update
+
+
+def table(result):
+    y = getattr(result, "y", result)
+    return pd.Series({"last (s)": y[-1], "mean (s)": y.mean()}, name="value")
+
+
+@pytest.fixture
+def panel():
+    return Panel(simulate, draw, table, title="A line", slope=(1, 10, 2), offset=(0.0, 1.0, 0.5), bad=False)
+
+
+def pixels(png):
+    return np.asarray(Image.open(io.BytesIO(png)))
+
+
+def test_three_faces(panel):
+    data, metadata = panel._repr_mimebundle_()
+    assert {"application/vnd.jupyter.widget-view+json", "image/png", "text/plain"} <= set(data)
+    assert data["text/plain"] == panel.text
+    assert metadata["image/png"]["width"] < pixels(data["image/png"]).shape[1]  # sharper than the page
+    assert panel.text.splitlines() == [
+        "A line", "          value", "last (s)  2.500", "mean (s)  1.500", "simulate(slope=2, offset=0.5, bad=False)"]
+
+
+def test_a_move_shows_the_difference(panel):
+    before = panel.png
+    panel.set(slope=4)
+    assert panel.params == {"slope": 4, "offset": 0.5, "bad": False}
+    assert "4.500 (was 2.500)" in panel.text and "simulate(slope=4, offset=0.5, bad=False)" in panel.text
+    assert panel.png != before and "4.500" in panel.screen.alt
+    panel.reset()
+    assert "was" not in panel.text and panel.png == before
+
+
+def test_widget_moves_like_set(panel):
+    panel._inputs["slope"].value = 4
+    text, png = panel.text, panel.png
+    panel.reset()
+    panel.set(slope=4)
+    assert (panel.text, panel.png) == (text, png)
+
+
+def test_an_error_keeps_the_last_picture_and_the_next_move_works(panel):
+    panel.set(slope=3)
+    png, result = panel.png, panel.result
+    panel.set(bad=True)
+    assert panel.png == png and panel.result is result and isinstance(panel.error, ValueError)
+    assert "does not suit" in panel.screen.status and panel.screen.failed and "error: slope does not suit" in panel.text
+    panel.set(bad=False)
+    assert panel.error is None and not panel.screen.failed and "error" not in panel.text
+
+
+def test_an_error_in_table_or_alt_keeps_the_last_picture():
+    for broken in ("table", "alt"):
+        def fail(result, broken=broken):
+            if result[-1] > 5:
+                raise RuntimeError(f"{broken} broke")
+            return table(result) if broken == "table" else "fine"
+
+        panel = Panel(simulate, draw, **{"table": table, broken: fail}, slope=(1, 10, 2))
+        png, result = panel.png, panel.result
+        panel.set(slope=9)
+        assert panel.png == png and panel.result is result and f"{broken} broke" in panel.text
+        panel.set(slope=2)
+        assert panel.error is None
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [({"slopes": 1}, "no control slopes; this panel has slope, offset, bad"), ({"slope": 11}, "slope: 11 is outside 1 to 10"),
+     ({"slope": 2.5}, "whole number"), ({"slope": True}, "whole number"), ({"slope": "3"}, "whole number"),
+     ({"offset": float("nan")}, "a number from"), ({"bad": 1}, "True or False")],
+)
+def test_set_refuses_impossible_values_and_moves_nothing(panel, values, message):
+    with pytest.raises(ValueError, match=message):
+        panel.set(**({"offset": 0.9} | values if "offset" not in values else values))
+    assert panel.params == {"slope": 2, "offset": 0.5, "bad": False}
+
+
+def test_a_value_between_two_stops(panel):
+    panel.set(offset=0.123)
+    assert panel.params["offset"] == 0.123 and panel._inputs["offset"].label == "12.3 %"
+
+
+def test_controls_must_be_parameters():
+    with pytest.raises(ValueError, match="'slop'.*it takes slope, offset, bad"):
+        Panel(simulate, draw, table, slop=(1, 2, 1))
+    with pytest.raises(ValueError, match="control 'slope'.*low <= start"):
+        Panel(simulate, draw, table, slope=(1, 2, 3))
+    with pytest.raises(ValueError, match="control 'slope'.*write"):
+        Panel(simulate, draw, table, slope="wide")
+
+
+def test_blitting_paints_what_a_full_draw_paints(panel):
+    panel.set(slope=7)
+    fresh = Panel(simulate, draw, table, slope=(1, 10, 7), offset=(0.0, 1.0, 0.5))
+    assert np.array_equal(pixels(panel.png), pixels(fresh.png))
+
+
+def test_changed_limits_are_drawn_again():
+    def zoom(fig, result):
+        update = draw(fig, result)
+
+        def rescale(result):
+            fig.axes[0].set_ylim(0, result[-1])
+            fig.axes[0].set_title(f"up to {result[-1]:.0f}")
+            return update(result)
+
+        return rescale
+
+    panel = Panel(simulate, zoom, table, slope=(1, 10, 2))
+    panel.set(slope=9)
+    fresh = Panel(simulate, zoom, table, slope=(1, 10, 9))
+    assert np.array_equal(pixels(panel.png), pixels(fresh.png))
+
+
+def test_a_draw_without_update_is_redrawn_each_time():
+    panel = Panel(simulate, lambda fig, result: lambda r: fig.clear() or fig.subplots().plot(X, r) and None, table, slope=(1, 10, 2))
+    before = panel.png
+    panel.set(slope=5)
+    assert panel.png != before
+
+
+def test_a_training_runs_to_its_end_at_once_when_made_or_set():
+    panel = Panel(train, draw, table, steps=(2, 8, 4), rate=(0.0, 1.0, 0.5))
+    assert panel.result.step == 4
+    panel.set(steps=8)
+    assert panel.result.step == 8
+
+
+def test_a_training_after_a_slider_move_is_a_task_and_the_newest_wins(monkeypatch):
+    monkeypatch.setattr("labkit.panel._REDRAW_S", 0.0)
+    seen, closed = [], []
+
+    def slow(steps=4):
+        try:
+            for step in range(1, steps + 1):
+                yield Progress(step, step * X)
+        finally:
+            closed.append(steps)
+
+    async def story():
+        panel = Panel(slow, draw, table, steps=(2, 9, 4))
+        closed.clear()
+        panel.screen.observe(lambda change: seen.append(change.new), names="status")
+        panel._inputs["steps"].value = 9
+        first = panel.task
+        for _ in range(4):
+            await asyncio.sleep(0)
+        panel._inputs["steps"].value = 6
+        await asyncio.gather(first, panel.task, return_exceptions=True)
+        return panel, first
+
+    panel, first = asyncio.run(story())
+    assert first.cancelled() and panel.result.step == 6 and closed == [9, 6]
+    assert any("of 9" in status and "left" in status for status in seen) and seen[-1].startswith("done")
+
+
+def test_a_training_that_fails_midway_says_so():
+    def breaks(steps=4):
+        yield Progress(1, X)
+        if steps > 4:
+            raise FloatingPointError("it diverged at step 2")
+
+    async def story():
+        panel = Panel(breaks, draw, table, steps=(2, 9, 4))
+        panel._inputs["steps"].value = 9
+        await panel.task
+        return panel
+
+    panel = asyncio.run(story())
+    assert "it diverged" in panel.screen.status and panel.screen.failed
+
+
+def test_prediction_stands_beside_the_truth():
+    panel = Panel(simulate, draw, table, slope=(1, 10, 2), predict=Prediction("last (s) at slope 10?", lambda y: y[-1], {"slope": 10}))
+    assert "predicted" not in panel.text
+    panel.predict("4.5")
+    assert "you predicted" in panel.text and "last (s) at slope 10?" in panel.text and "10.5" in panel.text
+    for wrong in ("many", "", None):
+        with pytest.raises(ValueError, match="not a number"):
+            panel.predict(wrong)
+    with pytest.raises(ValueError, match="no prediction"):
+        Panel(simulate, draw, table, slope=(1, 10, 2)).predict(3)
+
+
+def test_the_prediction_box_survives_a_word(panel):
+    panel = Panel(simulate, draw, table, slope=(1, 10, 2), predict=Prediction("last?", lambda y: y[-1]))
+    field, commit = panel.widget.children[0].children
+    field.value = "a lot"
+    commit.click()
+    assert panel.screen.failed and not field.disabled
+    field.value = "40 %"
+    commit.click()
+    assert field.disabled and "0.4" in panel.text and not panel.screen.failed
+
+
+def test_tables_of_any_shape():
+    frame = pd.DataFrame({"users": [4, 364], "share": [0.125, 0.5], "fits": [True, False]}, index=["now", "then"])
+    frame.attrs["format"] = {"share": "{:.2f}"}
+    panel = Panel(lambda n=1: frame.copy() if n == 1 else frame.iloc[:1], lambda fig, r: None, n=(1, 3, 1))
+    assert panel.text.splitlines()[:3] == ["      users  share  fits", "now       4   0.12   yes", "then    364   0.50    no"]
+    panel.set(n=2)
+    assert "then" not in panel.text and panel.error is None
+    with pytest.raises(TypeError, match="DataFrame or Series"):
+        Panel(lambda n=1: 3, lambda fig, r: None, n=(1, 3, 1))
+
+
+def test_each_slider_says_what_it_holds(panel):
+    for child in panel._inputs.values():
+        assert child.description
+    assert isinstance(panel._inputs["bad"], widgets.Checkbox)
+
+
+def test_controls():
+    assert [human(v) for v in (0, 5, 950, 1500, 128_000, 2.4e6, 0.123)] == ["0", "5", "950", "1.5k", "128k", "2.4M", "0.123"]
+    assert percent(0.155) == "15.5 %"
+    assert as_control("w", (3_000, 32_000, 8_000)).ends[0] == 3000
+    scale = log_slider(250, 128_000, 4_000)
+    assert scale.default == 4000 and scale.check(4321) == 4321
+    assert powers(1, 64, 8).ends == (1, 8, 64)
+    assert stops([1, 3, 9], 3).check(9) == 9
+    assert choice({"one": 1, "two": 2}).ends == (1, 2) and switch(True).ends == (False, True)
+    for wrong in (lambda: slider(1, 1, 1), lambda: slider(0, 1, "a"), lambda: log_slider(0, 5, 1), lambda: powers(1, 6, 2),
+                  lambda: stops([1], 2), lambda: choice([]), lambda: choice(["a"], "b"), lambda: switch(1),
+                  lambda: stops([1, 2], 1).check(3), lambda: choice(["a"]).check("b")):
+        with pytest.raises(ValueError):
+            wrong()
+
+
+@pytest.mark.parametrize("value, text", [(0, "0"), (1234567, "1,234,567"), (2.5, "2.500"), (26.94, "26.94"), (1e-5, "1e-05"),
+                                         (0.1234567, "0.1235"), (True, "yes"), (None, "-"), (float("nan"), "-"), (123456.7, "123,457")])
+def test_number_text(value, text):
+    assert _number_text(value) == text
+
+
+@pytest.mark.parametrize("text, value", [("12", 12), ("1,500", 1500), ("1.5k", 1500), ("40 %", 0.4), (".5", 0.5), ("-3", -3), ("107x", 107)])
+def test_read_number(text, value):
+    assert _read_number(text) == pytest.approx(value)
