@@ -359,13 +359,14 @@ class Canvas:
                 self.figure.draw_artist(artist)
         picture = Image.frombuffer("RGBA", self._agg.get_width_height(), self._agg.buffer_rgba()).convert("RGB")
         stream = io.BytesIO()
-        picture.save(stream, "png", compress_level=1)
+        picture.quantize(palette=style.picture_palette(), dither=Image.Dither.NONE).save(stream, "png", compress_level=1)
         return stream.getvalue()
 
     def _fixed_parts(self):
-        """Limits and texts of the background: a change of any of them asks for a full draw."""
+        """Limits and texts of the background (those that `update` does not return): a change of any asks for a full draw."""
         axes = [(ax.get_xlim(), ax.get_ylim(), ax.get_xscale(), ax.get_yscale(), ax.get_title("left"), ax.get_title(),
-                 ax.get_xlabel(), ax.get_ylabel(), ax.get_visible()) for ax in self.figure.axes]
+                 ax.get_xlabel(), ax.get_ylabel(), ax.get_visible(),
+                 [text.get_text() for text in ax.texts if not text.get_animated()]) for ax in self.figure.axes]
         legends = [*self.figure.legends, *filter(None, (ax.get_legend() for ax in self.figure.axes))]
         return axes, [text.get_text() for legend in legends for text in legend.get_texts()]
 
@@ -400,7 +401,7 @@ def _as_frame(table) -> pd.DataFrame:
 
 def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
     formats = frame.attrs.get("format", {})
-    text = {column: [formats[column].format(v) if column in formats and not isinstance(v, str) else _number_text(v)
+    text = {column: [formats[column].format(v) if column in formats and not isinstance(v, str) and v == v else _number_text(v)
                      for v in frame[column].tolist()] for column in frame.columns}
     return pd.DataFrame(text, index=frame.index, columns=frame.columns, dtype=object)
 

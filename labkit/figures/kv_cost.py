@@ -1,0 +1,204 @@
+"""Figures, tables and descriptions for the KV-cost notebook: bytes, latency, throughput."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import NullLocator
+
+from labkit.controls import human
+from labkit.figures import style
+from labkit.kv_studies import GB, GIB, CacheSizes, Latency, Serving
+
+_KINDS = {"full": "layers that keep every token", "window": "windowed layers", "state": "constant state", "weights": "weights"}
+_PARTS = {"linear": "prefill: weights x tokens", "attention": "prefill: attention", "memory": "prefill: waiting for memory",
+          "decode": "decode"}
+_PAPER_DROP = 77  # Cartridges paper, measured from 1k to 120k tokens a user; our own drop is computed
+
+
+def both(nbytes: float) -> str:
+    """Bytes in decimal and in binary units: "16.8 GB = 15.6 GiB"."""
+    for size, name in ((1, "G"), (1e3, "M"), (1e6, "k")):
+        if nbytes >= GB / size:
+            binary = GIB / {"G": 1, "M": 2**10, "k": 2**20}[name]
+            return f"{nbytes / GB * size:,.1f} {name}B = {nbytes / binary:,.1f} {'K' if name == 'k' else name}iB"
+    return f"{nbytes:,.0f} B"
+
+
+def nice_limit(value: float) -> float:
+    """The next of 1, 2, 5 times a power of ten: an axis limit that changes seldom while a slider moves."""
+    power = 10.0 ** np.floor(np.log10(value))
+    return next(m * power for m in (1, 2, 5, 10) if m * power >= value * (1 - 1e-12))
+
+
+# -- bytes ---------------------------------------------------------------------------------------------------------
+
+
+def draw_cache_sizes(fig, result: CacheSizes):
+    """Bars: the cache of one sequence as chosen, with each saving undone, beside the weights; stacked by kind of layer."""
+    ax = fig.subplots()
+    rows = np.arange(4)
+    bars = {kind: ax.barh(rows, 0, 0.42, label=label, **style.area(i)) for i, (kind, label) in enumerate(_KINDS.items())}
+    names = [ax.text(0.008, row - 0.3, "", transform=ax.get_yaxis_transform(), va="bottom") for row in rows]
+    sizes = [ax.text(0, row, "", va="center", fontweight="bold") for row in rows]
+    ax.set(ylim=(3.45, -0.85), xlabel="size in GB (1 GB = 10⁹ bytes)")
+    ax.yaxis.set_major_locator(NullLocator())
+    ax.grid(axis="y", visible=False)
+    gib = ax.secondary_xaxis("top", functions=(lambda v: v * GB / GIB, lambda v: v * GIB / GB))
+    gib.set_xlabel("size in GiB (1 GiB = 2³⁰ bytes)")
+    style.legend_outside(fig, ax)
+
+    def update(result):
+        frame = result.variants.assign(weights=0)
+        frame.loc[f"weights of {result.model}"] = [0, 0, 0, result.weights or 0]
+        limit = nice_limit(1.3 * frame.sum(axis=1).max() / GB)
+        ax.set_xlim(0, limit)
+        for row in rows:
+            left, used = 0.0, row < len(frame)
+            for kind, patches in bars.items():
+                size = frame[kind].iloc[row] / GB if used else 0.0
+                patches[row].set(x=left, width=size, visible=size > 0)
+                left += size
+            names[row].set_text(frame.index[row] if used else "")
+            sizes[row].set(text=both(left * GB) if left else "", x=left + 0.008 * limit)
+        return [*(patch for patches in bars.values() for patch in patches), *sizes]
+
+    return update
+
+
+def table_cache_sizes(result: CacheSizes) -> pd.DataFrame:
+    """One row a design: GB, GiB, bytes a token on average, times the chosen design."""
+    total = result.variants.sum(axis=1)
+    frame = pd.DataFrame({"GB": total / GB, "GiB": total / GIB, "KiB a token, mean": total / result.tokens / 1024,
+                          "x as chosen": total / total.iloc[0]})
+    frame.loc["the next token adds"] = [result.per_token / GB, result.per_token / GIB, result.per_token / 1024, np.nan]
+    frame.attrs["format"] = {"GB": "{:,.3f}", "GiB": "{:,.3f}", "KiB a token, mean": "{:,.2f}", "x as chosen": "{:,.2f}"}
+    return frame
+
+
+def alt_cache_sizes(result: CacheSizes) -> str:
+    """What the bars show now."""
+    parts = "; ".join(f"{name}, {both(size)}" for name, size in result.variants.sum(axis=1).items())
+    weights = f" Its weights take {both(result.weights)}." if result.weights else ""
+    return f"Bars for the KV cache of {result.tokens:,} tokens of {result.model}: {parts}.{weights}"
+
+
+# -- latency -------------------------------------------------------------------------------------------------------
+
+
+def draw_latency(fig, result: Latency):
+    """Left: the seconds of one query, stacked by cause.  Right: the roofline with prefill and decode on it."""
+    time, roof = fig.subplots(1, 2, width_ratios=(1.35, 1))
+    rows = np.arange(3)
+    bars = {part: time.barh(rows, 0, 0.42, label=label, **style.area(i)) for i, (part, label) in enumerate(_PARTS.items())}
+    for row, name in enumerate(result.bars.index):
+        time.text(0.01, row - 0.3, name, transform=time.get_yaxis_transform(), va="bottom")
+    ends = [time.text(0, row, "", va="center", fontweight="bold") for row in rows]
+    time.set(ylim=(2.45, -0.85), xlabel="time (s): to the first token + to decode the answer")
+    time.yaxis.set_major_locator(NullLocator())
+    time.grid(axis="y", visible=False)
+
+    roof.set(xscale="log", yscale="log", xlim=(0.5, 1e6), ylim=(1e11, 1e16), xlabel="work (FLOP per byte read)", ylabel="speed (FLOP/s)")
+    (edge,) = roof.plot([], [], color=style.BLACK, linewidth=2)
+    dots = {name: roof.plot([], [], linestyle="none", markersize=13, marker=marker, color=color, label=name)[0]
+            for name, marker, color in (("prefill", "s", style.BLUE), ("decode", "D", style.VERMILION))}
+    roof.legend(loc="lower right", handlelength=1)
+    style.legend_outside(fig, time, ncols=2)
+
+    def update(result):
+        limit = nice_limit(1.6 * result.bars.sum(axis=1).max())
+        time.set_xlim(0, limit)
+        for row, (name, values) in enumerate(result.bars.iterrows()):
+            left = 0.0
+            for part, patches in bars.items():
+                patches[row].set(x=left, width=values[part])
+                left += values[part]
+            ends[row].set(text=f"{seconds(result.ttft[name])} + {seconds(result.decode)}", x=left + 0.01 * limit)
+        ridge = result.flops_per_s / result.bytes_per_s
+        edge.set_data([0.5, ridge, 1e6], [0.5 * result.bytes_per_s, result.flops_per_s, result.flops_per_s])
+        for name, dot in dots.items():
+            x, y = result.points.loc[name, ["intensity", "speed"]]
+            dot.set_data([x], [y])
+        return [edge, *(patch for patches in bars.values() for patch in patches), *ends, *dots.values()]
+
+    return update
+
+
+def seconds(value: float) -> str:
+    """A duration for people: 12.4 ms, 8.79 s."""
+    return f"{1000 * value:.1f} ms" if value < 1 else f"{value:.2f} s" if value < 100 else f"{value:,.0f} s"
+
+
+def table_latency(result: Latency) -> pd.DataFrame:
+    """Seconds to the first token, of it attention, and to the end of the answer."""
+    frame = pd.DataFrame({"TTFT (s)": result.ttft, "of it attention (s)": result.bars["attention"], "decode (s)": result.decode,
+                          "whole answer (s)": result.ttft + result.decode})
+    frame.attrs["format"] = dict.fromkeys(frame.columns, "{:,.4f}")
+    return frame
+
+
+def alt_latency(result: Latency) -> str:
+    """What bars and roofline show now."""
+    bars = "; ".join(f"{name}: first token after {seconds(t)}" for name, t in result.ttft.items())
+    bound = {name: "compute" if p["speed"] >= 0.999 * result.flops_per_s else "memory" for name, p in result.points.iterrows()}
+    return (f"Stacked bars of time. {bars}. Decoding takes {seconds(result.decode)} each time. On the roofline prefill is bound by "
+            f"{bound['prefill']}, decode by {bound['decode']}.")
+
+
+# -- throughput ----------------------------------------------------------------------------------------------------
+
+
+def draw_serving(fig, result: Serving):
+    """Throughput (left) and users (right) against the context of a user, both axes logarithmic, the chosen point marked."""
+    speed, users = fig.subplots(1, 2)
+    (own,) = speed.plot([], [], label="each user has their own", **style.line(0) | {"marker": ""})
+    (chosen,) = speed.plot([], [], label="as chosen", **style.line(3) | {"marker": ""})
+    (dot,) = speed.plot([], [], linestyle="none", marker="o", markersize=13, color=style.BLACK, label="your context")
+    (held,) = users.plot([], [], **style.line(3) | {"marker": ""})
+    (count,) = users.plot([], [], linestyle="none", marker="o", markersize=13, color=style.BLACK)
+    for ax, label, top in ((speed, "throughput (tokens/s)", 1e7), (users, "users at once", 1e6)):
+        ax.set(xscale="log", yscale="log", xlim=(250, 1e6), ylim=(1, top), xlabel="context of a user (tokens)", ylabel=label)
+        style.human_axis(ax.xaxis)
+        style.human_axis(ax.yaxis)
+    said = speed.text(0.03, 0.05, "", transform=speed.transAxes, fontsize=12)
+    style.legend_outside(fig, speed)
+
+    def update(result):
+        x = result.curve.index
+        own.set_data(x, np.where(result.own > 0, result.own, np.nan))
+        chosen.set_data(x, result.curve["throughput"].where(result.curve["throughput"] > 0))
+        held.set_data(x, result.curve["users"].where(result.curve["users"] > 0))
+        dot.set_data([result.at.name], [result.at["throughput"] if result.at["throughput"] > 0 else np.nan])
+        count.set_data([result.at.name], [result.at["users"] if result.at["users"] > 0 else np.nan])
+        fits = result.steps["users"].iloc[0] > 0
+        said.set_text(f"1k to 120k: {drop(result)}\nmeasured in the paper: falls {_PAPER_DROP}x" if fits else
+                      "The weights leave no room\nfor even one user: take more\nor larger GPUs.")
+        return [own, chosen, dot, held, count, said]
+
+    return update
+
+
+def drop(result: Serving) -> str:
+    """How much less throughput is left at 120k than at 1k."""
+    first, last = result.steps["throughput"].iloc[0], result.steps["throughput"].iloc[-1]
+    return "does not fit" if not last > 0 else f"falls {first / last:,.1f}x"
+
+
+def table_serving(result: Serving) -> pd.DataFrame:
+    """Users, step and throughput at the lengths of the lecture notes and at yours."""
+    frame = pd.concat([result.steps, result.at.to_frame().T])
+    frame = pd.DataFrame({"users": frame["users"].astype(int), "step (ms)": 1000 * frame["step"], "tokens/s": frame["throughput"],
+                          "tokens/s a user": frame["throughput"] / frame["users"].where(frame["users"] > 0),
+                          "of that at 1k": frame["throughput"] / frame["throughput"].iloc[0] if frame["throughput"].iloc[0] else np.nan})
+    frame.index = [*(f"{human(n)} tokens" for n in result.steps.index), "your context"]
+    frame.attrs["format"] = {"users": "{:,}", "step (ms)": "{:,.1f}", "tokens/s": "{:,.1f}", "tokens/s a user": "{:,.1f}", "of that at 1k": "{:.4f}"}
+    return frame
+
+
+def alt_serving(result: Serving) -> str:
+    """What the two curves show now."""
+    at = result.at
+    if not at["users"]:
+        return f"With {at.name:,.0f} tokens a user not even one user fits into the memory."
+    return (f"Two falling curves on log axes ({result.sharing}). At {at.name:,.0f} tokens a user {at['users']:,.0f} users fit and get "
+            f"{at['throughput']:,.0f} tokens/s together. From 1k to 120k tokens: {drop(result)}.")
