@@ -191,7 +191,7 @@ class Panel:
     def _repr_mimebundle_(self, include=None, exclude=None):
         data = {"text/plain": self.text, "image/png": self.png}
         data |= self.widget._repr_mimebundle_() | {"text/plain": self.text}
-        return data, {"image/png": {"width": self.screen.width}}
+        return data, {"image/png": {"width": self.screen.width, "alt": self.screen.alt}}
 
     # -- one move --------------------------------------------------------------------------------------------------
 

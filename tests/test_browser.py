@@ -42,6 +42,39 @@ Panel(squares, draw, title="Squares", side=(1, 9, 6))
 """
 
 
+TRAINING = """\
+import time
+import pandas as pd
+from dataclasses import dataclass
+from labkit.panel import Panel
+
+@dataclass
+class Progress:
+    step: int
+    goal: int
+
+def count(steps=1):
+    for step in range(1, steps + 1):
+        if steps > 1:
+            time.sleep(0.02)
+        yield Progress(step, steps)
+
+def draw(fig, result):
+    axes = fig.subplots()
+    axes.set(xlim=(0, 200), ylim=(0, 1))
+    (line,) = axes.plot([], [])
+
+    def update(result):
+        line.set_data([0, result.step], [0.5, 0.5])
+        return [line]
+
+    return update
+
+Panel(count, draw, lambda result: pd.Series({"step": result.step, "of": result.goal}, name="now"), title="Training",
+      steps=(1, 201, 1, 100))
+"""
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """JupyterLab over a copy of the notebooks, so that no test can touch the committed ones."""
@@ -58,12 +91,26 @@ def browser():
         yield running
 
 
+def _scratch(lab, source):
+    """A notebook of one cell."""
+    path = lab.root / "scratch.ipynb"
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(new_notebook(cells=[new_code_cell(source)], metadata=kernel), path)
+    return path
+
+
 @pytest.fixture
 def scratch(lab):
     """A notebook with one panel, whose simulation fails at 7; its slider starts at 6."""
-    path = lab.root / "scratch.ipynb"
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(new_notebook(cells=[new_code_cell(SCRATCH)], metadata=kernel), path)
+    path = _scratch(lab, SCRATCH)
+    yield path
+    path.unlink()
+
+
+@pytest.fixture
+def training(lab):
+    """A notebook whose panel trains for some seconds after a move."""
+    path = _scratch(lab, TRAINING)
     yield path
     path.unlink()
 
@@ -140,3 +187,18 @@ def test_save_close_and_open_again_shows_the_picture(lab, browser, scratch):
         assert len(chromium.panels(page)) == 0
         assert all(chromium.saved_pictures(page)) and len(chromium.saved_pictures(page)) == 1
         assert chromium.errors(page) == []
+
+
+def test_a_training_grows_before_the_eyes_and_the_newest_move_wins(lab, browser, training):
+    with chromium.opened(browser, lab, training.name) as page:
+        chromium.run_all(page)
+        (panel,) = chromium.panels(page)
+        panel.settle()
+        start = panel.shown()
+        panel.press(panel.slider("steps"), "ArrowRight", times=2)  # 201 steps of 20 ms
+        panel.wait_for_status("of 201")
+        assert panel.shown() != start  # it shows partial results
+        panel.press(panel.slider("steps"), "ArrowLeft")  # 101 steps: the longer training is dropped
+        panel.wait_for_status("of 101")
+        panel.wait_for_status("done")
+        assert "101" in panel.table() and "201" not in panel.table() and not panel.failed()
