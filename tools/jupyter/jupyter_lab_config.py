@@ -24,3 +24,5 @@ c.ContentsManager.pre_save_hook = strip_on_save
 c.KernelSpecManager.kernel_dirs = []
 # JupyterLab refuses to start for root, the usual user in a container.
 c.ServerApp.allow_root = True
+# The course opens at its first notebook.
+c.LabApp.default_url = "/lab/tree/notebooks/01_kv_cost.ipynb"
