@@ -247,7 +247,12 @@ class Agent:
                 window=self.settings.window,
                 snapshot=snapshot,
             )
-            call, last, written = self._execute(self.policy(view))
+            try:
+                output = self.policy(view)
+            except BaseException:
+                self.cache.finish(request)  # or a cache with a limit would hold this prompt for ever
+                raise
+            call, last, written = self._execute(output)
             # The last generated token has no KV yet: the one that ends the message, which no prompt repeats.
             self.cache.finish(request, (*written.tokens, END) if self.settings.credit_output else ())
             event = f"{why} + memory pressure" if warned else why

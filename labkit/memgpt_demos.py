@@ -363,7 +363,7 @@ def run_session(session, settings=ServeSettings()):
 
     Equals `labkit.memgpt_serving.serve_session` in every number: calls, evictions, edits, searches,
     warnings, prompt tokens and prefill by cause. (One exception: a cache computes at least one token
-    a call, so a call that adds no token at all to the prompt costs one here and none there.)
+    a call, so a call that adds no token the cache does not hold costs one here and none there.)
 
     Parameters
     ----------

@@ -54,10 +54,12 @@ class Call:
                 arguments = output.get("arguments", {})
                 arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
                 output = cls(output["name"], **arguments)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CallError(f"no function call could be read ({type(error).__name__}: {error})") from None
         if not isinstance(output, cls):
             raise CallError(f"a function call was expected, not {type(output).__name__}")
+        if not isinstance(output.function, str):
+            raise CallError(f"a function's name must be text, not {type(output.function).__name__}")
         return output
 
 
@@ -150,6 +152,8 @@ class Memory:
     """All that the functions may read and change: blocks, archival storage, recall storage."""
 
     def __init__(self, blocks, page_size, score):
+        if not isinstance(blocks, dict) or not all(isinstance(label, str) for label in blocks):
+            raise ValueError(f"blocks must be a dict of labels and texts; got {blocks!r}")
         self.blocks = {label: b if isinstance(b, Block) else Block(b) for label, b in blocks.items()}
         self.archival = Storage(page_size, score)
         self.recall = Storage(page_size, score)
@@ -256,7 +260,7 @@ _TYPES = {  # what counts as the type, and its two names: for the model's errors
 
 def execute(call, memory):
     """Check a call, then run it on `memory`; CallError says what is wrong, and nothing has changed."""
-    function = FUNCTIONS.get(call.function) if isinstance(call.function, str) else None
+    function = FUNCTIONS.get(call.function)
     if function is None:
         raise CallError(f"there is no function {call.function!r}; the functions are {', '.join(FUNCTIONS)}")
     missing = [name for name in function.parameters if name not in call.arguments and name not in function.optional]

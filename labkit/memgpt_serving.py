@@ -108,6 +108,8 @@ class ServeSettings:
             check_whole("ServeSettings", name, getattr(self, name), least=1)
         for name in ("system", "summary", "call", "result", "warning", "note"):
             check_whole("ServeSettings", name, getattr(self, name), least=0)
+        for name in ("window", "working", "system", "summary", "call", "result", "warning", "note"):
+            object.__setattr__(self, name, int(getattr(self, name)))  # numpy's small integers would overflow
         for name in ("warn", "evict"):
             check_share("ServeSettings", name, getattr(self, name))
         if self.layout not in tuple(LAYOUTS):
@@ -179,18 +181,18 @@ class _Server:
     def serve(self, turn, entry):
         """One turn: the user's message, the search, the save, the answer to a warning, the reply."""
         warnings = self.warnings
-        self.append(entry["user"])
+        self.append(int(entry["user"]))
         self.call(turn)
         if entry["hits"]:
             self.searches += 1
             self.generate(self.settings.call)
-            self.append(entry["hits"])
+            self.append(int(entry["hits"]))
             self.call(turn)
         if entry["save"]:
             self.edit(turn)
         if self.warnings > warnings:  # a warning that this edit's own call raises stays unanswered
             self.edit(turn)
-        self.generate(entry["reply"])
+        self.generate(int(entry["reply"]))
 
     def edit(self, turn):
         """Change the working context by a function call, and call again (heartbeat)."""

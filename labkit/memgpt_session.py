@@ -54,6 +54,8 @@ def random_session(seed, turns=600, user=40, reply=60, hits=170, p_fact=0.2, p_s
     saved or searched and never the sizes.
     """
     _check_rates(turns, user, reply, hits, p_fact, p_save, p_search)
+    if not isinstance(seed, np.random.Generator):
+        check_whole("session", "seed", seed, least=0)
     rng = np.random.default_rng(seed)
     fact, save, search = rng.random((3, turns)) < [[p_fact], [p_save], [p_search]]
     sizes = rng.uniform(0.5, 1.5, (3, turns)) * [[user], [reply], [hits]]
@@ -98,7 +100,10 @@ def load_session(path):
     ValueError
         If the file is not JSON or an entry is malformed; names the entry's number and field.
     """
-    session = json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        session = json.loads(Path(path).read_text(encoding="utf-8-sig"))    # some editors of Windows write a signature
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not JSON ({error}); a session is a list with one object a turn") from None
     check_session(session)
     return session
 

@@ -120,15 +120,16 @@ class Store(Memory):
         """Mark the k most similar of the candidate memories; bool (questions, statements)."""
         return top(np.where(candidates, self.conversation.question_memory_similarity, -np.inf), self.system.k)
 
-    def _read(self):
-        return self._top(self.valid_at())
+    def read_at(self, turn=None):
+        """Mark the memories that each question reads if it is asked after a turn (by default the last); bool (questions, statements)."""
+        return self._top(self.valid_at(turn))
 
     def answers(self):
-        read = self._read()
+        read = self.read_at()
         return Answers(answered(self.conversation, read), read, FACT_TOKENS * read.sum(axis=1), np.ones(len(read), int))
 
     def _memories_read(self, question):
-        return np.flatnonzero(self._read()[question])
+        return np.flatnonzero(self.read_at()[question])
 
 
 @dataclass(frozen=True)
@@ -204,22 +205,23 @@ class Mem0GraphMemory(Store):
         super().__init__(system, conversation)
         self.extra_calls = GRAPH_CALLS_PER_PAIR * -(-conversation.turns // 2)
 
-    def _read(self):
-        world, system, valid = self.conversation, self.system, self.valid_at()
+    def read_at(self, turn=None):
+        world, system, valid = self.conversation, self.system, self.valid_at(turn)
+        superseded = self.superseded_at(turn)
         if system.old_versions_compete:
-            read = self._top(valid | self.superseded_at())
+            read = self._top(valid | superseded)
         else:
             read = self._top(valid)
             if system.best and system.history:
                 best = top(np.where(read, world.question_memory_similarity, -np.inf), system.best)
-                read = read | _follow(best, self._history())
+                read = read | _follow(best, self._history(superseded))
         if system.graph:
             read = read | _follow(read & valid, self._person_facts(valid))
         return read
 
-    def _history(self):
+    def _history(self, superseded):
         """Links (statements, statements) from each memory to the last invalid ones of its key."""
-        keys, old = self.conversation.statement_key, np.flatnonzero(self.superseded_at())
+        keys, old = self.conversation.statement_key, np.flatnonzero(superseded)
         links = np.zeros((len(keys), len(keys)), np.float32)
         for key in np.unique(keys[old]):
             links[np.ix_(keys == key, old[keys[old] == key][-self.system.history:])] = 1
