@@ -31,14 +31,14 @@ _OTHER_WORDS = {
 }
 _UNIT_OF = ({unit.lower(): unit for unit in DIMENSION} | {unit.lower()[:-1]: unit for unit in UNITS["count"]}
             | {word: unit for unit, words in _OTHER_WORDS.items() for word in words.split()}
-            | {"tokens per second": "tokens/s", "tokens a second": "tokens/s"})
+            | {"tokens per second": "tokens/s", "tokens a second": "tokens/s", "per cent": "%"})
 _TIMES = {"k": 1e3, "thousand": 1e3, "万": 1e4, "m": 1e6, "million": 1e6, "亿": 1e8, "g": 1e9, "b": 1e9, "billion": 1e9}
 _NOT_MULTIPLIED = ("time", "share")  # "12 m" is not twelve million seconds
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
-_PUNCTUATION = str.maketrans({"−": "-", "–": "-", "。": ".", "’": "'"})
+_PUNCTUATION = str.maketrans({"\u200b": "", "\ufeff": "", "−": "-", "–": "-", "。": ".", "’": "'"})
 _LEAD = re.compile(r"(?:about|approximately|approx\.?|around|roughly|circa|ca\.|大约|约|[≈~=\s])+", re.I)
-_TAIL = re.compile(r"\s*(?:/|\b(?:per|a|of|each|for|at)\b|每)(?!\s*(?:s|sec|second)\b).*$")  # "per token", not "per second"
+_TAIL = re.compile(r"\s*(?:(?:/|\bof\b)(?!\s*\d)|\b(?:per|a|each|for|at)\b|每)(?!\s*(?:s|sec|second)\b).*$")  # "per token", not "per second"
 _NUMBER = re.compile(
     r"""(?P<sign>[-+]?)\s*
     (?: (?P<grouped>\d{1,3}(?:[,\ '_]\d{3})+(?!\d)(?:\.\d+)?)  # 327,680  327 680  327_680

@@ -1,5 +1,6 @@
 """What the prefix caches of `labkit.prefix_cache` share: a request, its handle, its answer."""
 
+from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -126,6 +127,8 @@ def as_bytes(tokens, name):
             raise ValueError(f"{name}: tokens must fit int64; got {tokens.max()}")
         return tokens.astype(np.int64, copy=False).tobytes()
     try:
+        if isinstance(tokens, (Set, Mapping)):
+            raise TypeError("no order")
         tokens = list(tokens)
     except TypeError:
         raise ValueError(f"{name}: must be a sequence of whole numbers; got {tokens!r}") from None

@@ -22,6 +22,8 @@ from typing import Any
 
 import ipywidgets as widgets
 
+_MOST_STOPS = 10_000  # of one slider: the page holds a text for each
+_LARGEST = 1e300  # so that differences and sums stay finite
 _LAYOUT = {"width": "100%", "margin": "0"}
 _STYLE = {"description_width": "46%"}
 
@@ -75,7 +77,8 @@ class Control:
 
 def _number(value, low, high, whole):
     kind = "a whole number" if whole else "a number"
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value) or (whole and value != int(value)):
+    value = _plain(value)
+    if not _is_number(value) or (whole and value != int(value)):
         raise ValueError(f"{kind} from {low:,} to {high:,} is needed, not {value!r}")
     if not low <= value <= high:
         raise ValueError(f"{value:,} is outside {low:,} to {high:,}")
@@ -110,11 +113,20 @@ def slider(low, high, start, step=None, *, label=None, text: Callable[[Any], str
 
     `Panel.set` may choose any value of the range, between two steps too.  Raises ValueError if not low <= start <= high.
     """
-    _check_range(low, high, start)
-    whole = _whole(low, high, start, *(() if step is None else (step,)))
-    step = step or _nice_step((high - low) / 100, whole)
+    low, high, start = _check_range(low, high, start)
+    if step is None:
+        whole = _whole(low, high, start)
+        step = _nice_step((high - low) / 100, whole)
+    else:
+        step = _plain(step)
+        if not _is_number(step) or not step > 0:
+            raise ValueError(f"a step must be a number above 0, not {step!r}")
+        whole = _whole(low, high, start, step)
+    if (high - low) / step > _MOST_STOPS:
+        raise ValueError(f"from {low!r} to {high!r} in steps of {step!r} are more than {_MOST_STOPS:,} stops; use a log_slider or a larger step")
     count = int((high - low) / step + 1e-9)
-    values = sorted({low, high, start} | {low + i * step if whole else round(low + i * step, 10) for i in range(count + 1)})
+    digits = max(10, 3 - math.floor(math.log10(step)))
+    values = sorted({low, high, start} | {low + i * step if whole else round(low + i * step, digits) for i in range(count + 1)})
     if text is None:
         text = human if whole or low < 0 or high > 1 else percent
     return _along(values, start, whole, label, text)
@@ -125,7 +137,7 @@ def log_slider(low, high, start, *, label=None, per_decade=10, text: Callable[[A
 
     Raises ValueError if not 0 < low <= start <= high.
     """
-    _check_range(low, high, start)
+    low, high, start = _check_range(low, high, start)
     if low <= 0:
         raise ValueError(f"a log scale needs a positive low end, not {low!r}")
     whole = _whole(low, high, start)
@@ -138,12 +150,13 @@ def log_slider(low, high, start, *, label=None, per_decade=10, text: Callable[[A
 
 def stops(values: Sequence, start, *, label=None, text: Callable[[Any], str] = human) -> Control:
     """A slider that stops at the given values only, each with a read-out made by `text`."""
-    values = list(values)
+    values, start = [_plain(v) for v in values], _plain(start)
     if start not in values:
         raise ValueError(f"the start {start!r} is not one of the stops {values}")
 
     def check(value):
-        if isinstance(value, bool) or value not in values:
+        value = _plain(value)
+        if isinstance(value, bool) or hasattr(value, "shape") or value not in values:
             shown = ", ".join(map(str, values if len(values) < 9 else [*values[:3], "...", *values[-3:]]))
             raise ValueError(f"{value!r} is not one of the stops of this slider: {shown}")
         return value
@@ -153,8 +166,9 @@ def stops(values: Sequence, start, *, label=None, text: Callable[[Any], str] = h
 
 def powers(low: int, high: int, start: int, *, label=None, text: Callable[[Any], str] = "{:,}".format) -> Control:
     """A slider over the powers of two from `low` to `high`."""
+    low, high, start = map(_plain, (low, high, start))
     for v in (low, high, start):
-        if not isinstance(v, numbers.Integral) or v < 1 or v & (v - 1):
+        if isinstance(v, bool) or not isinstance(v, int) or v < 1 or v & (v - 1):
             raise ValueError(f"{v!r} is not a power of two")
     return stops([2**i for i in range(low.bit_length() - 1, high.bit_length())], start, label=label, text=text)
 
@@ -164,14 +178,19 @@ def choice(options: Sequence | Mapping, start=None, *, label=None) -> Control:
     pairs = list(options.items()) if isinstance(options, Mapping) else [(str(o), o) for o in options]
     if not pairs:
         raise ValueError("a choice needs at least one option")
+    pairs = [(text, _plain(v)) for text, v in pairs]
     values = [v for _, v in pairs]
+    for v in values:
+        if not isinstance(v == v, bool) or v != v:  # an array, or NaN: could not be found again in the list
+            raise ValueError(f"{v!r} cannot be an option, because it does not equal itself")
     start = values[0] if start is None else start
 
     def build(name, value):
         return widgets.Dropdown(options=pairs, value=value, description=name, layout=_LAYOUT, style=_STYLE)
 
     def check(value):
-        if value not in values:
+        value = _plain(value)
+        if hasattr(value, "shape") or value not in values:
             raise ValueError(f"{value!r} is not an option; choose one of: {', '.join(map(str, values))}")
         return value
 
@@ -185,6 +204,7 @@ def switch(start: bool, *, label=None) -> Control:
         return widgets.Checkbox(value=value, description=name, indent=False, layout=_LAYOUT)
 
     def check(value):
+        value = _plain(value)
         if not isinstance(value, bool):
             raise ValueError(f"True or False is needed, not {value!r}")
         return value
@@ -210,11 +230,22 @@ def as_control(name: str, spec) -> Control:
 
 
 def _check_range(low, high, start):
+    """The three as Python numbers (numpy's would overflow, and spoil the call line)."""
+    low, high, start = map(_plain, (low, high, start))
     for v in (low, high, start):
-        if isinstance(v, bool) or not isinstance(v, numbers.Real) or not math.isfinite(v):
+        if not _is_number(v):
             raise ValueError(f"low, high and start must be numbers, not {v!r}")
     if not low < high or not low <= start <= high:
         raise ValueError(f"low < high and low <= start <= high are needed, not ({low!r}, {high!r}, {start!r})")
+    return low, high, start
+
+
+def _plain(value):
+    return value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
+
+
+def _is_number(value):
+    return not isinstance(value, bool) and isinstance(value, numbers.Real) and abs(value) <= _LARGEST
 
 
 def _whole(*values):
@@ -224,4 +255,4 @@ def _whole(*values):
 def _nice_step(raw, whole):
     power = 10.0 ** math.floor(math.log10(raw))
     step = min((m * power for m in (1, 2, 5, 10)), key=lambda s: abs(math.log(s / raw)))
-    return max(1, round(step)) if whole else round(step, 12)
+    return max(1, round(step)) if whole else float(f"{step:.1g}")

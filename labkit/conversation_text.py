@@ -7,7 +7,6 @@ uses is drawn from a generator of its own, so the text never touches the luck of
 
 from dataclasses import dataclass
 
-import numpy as np
 
 TOWNS = tuple("""Lisbon Porto Ghent Graz Turin Lyon Bergen Tampere Aarhus Utrecht Leeds Cork Bristol Dundee Gdansk Brno
 Zagreb Split Patras Valencia Bilbao Seville Basel Geneva Malmo Uppsala Riga Tallinn Vilnius Ljubljana Boston Austin Denver

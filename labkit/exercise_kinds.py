@@ -3,7 +3,8 @@
 An exercise keeps its right answer as a Python expression over the modules of labkit; see labkit.exercises.
 """
 
-import math
+import builtins
+import keyword
 import re
 import string
 import unicodedata
@@ -13,10 +14,11 @@ from numbers import Real
 
 import numpy as np
 
-import labkit
 from labkit import reference
 from labkit.answers import DIMENSION, UNITS, Reading, format_value, read_number
 from labkit.expressions import LIBRARIES, evaluate, free_names, modules
+
+MOST = 1e300  # an answer beyond it is none, and would overflow a float
 
 # verdict -> how a reply begins
 VERDICTS = {"right": "Right", "near": "Near", "not yet": "Not yet", "unreadable": "I cannot read that", "think": "Think"}
@@ -86,8 +88,8 @@ class Exercise:
             self.refuse("notebook", f"{self.notebook} is not one of 1 to 7")
         known = set()
         for name, expression in self.values.items():
-            if not name.isidentifier():
-                self.refuse(f"values.{name}", "a value needs a Python name: letters, digits and '_'")
+            if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name):
+                self.refuse(f"values.{name}", "a value needs a Python name of its own: letters, digits and '_', none of Python's words")
             self._check_names(f"values.{name}", expression, known)
             known.add(name)
         for where, text in self.texts().items():
@@ -132,7 +134,7 @@ class Exercise:
         known = {name: self.evaluate(self.values[name], f"values.{name}") for name in used}
         try:
             return evaluate(line, known)
-        except Exception as error:  # whatever a teacher's expression raises: say where it stands
+        except (Exception, SystemExit) as error:  # whatever a teacher's expression raises: say where it stands
             raise ValueError(f"exercise {self.id!r}, field {where!r}: {line!r} fails: "
                              f"{type(error).__name__}: {error}") from error
 
@@ -280,7 +282,7 @@ class NumberExercise(JudgedExercise):
         return None
 
     def check_answer(self, where, value):
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not math.isfinite(value):
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not abs(value) <= MOST:
             self.refuse(where, f"gives {value!r}, not a finite number")
 
 
@@ -293,11 +295,27 @@ def _pick(text, words):
     return fits[0]
 
 
+def _check_words(exercise, where, words):
+    """Refuse words of which an answer, read as a student's, could never name one."""
+    for word in words:
+        try:
+            _pick(word, words)
+        except ValueError:
+            exercise.refuse(where, f"{word!r} cannot be told from another one; capital letters and spaces do not count")
+
+
+_SEPARATORS = re.compile(r"->|[<>→⇒,;|\n、，；]")
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChoiceExercise(JudgedExercise):
     """One word of several: `expected` and the slips give one of `options`."""
 
     options: tuple[str, ...]
+
+    def __post_init__(self):
+        super().__post_init__()
+        _check_words(self, "options", self.options)
 
     def read(self, answer):
         return _pick(answer, self.options)
@@ -312,7 +330,7 @@ class ChoiceExercise(JudgedExercise):
         return given == target
 
     def check_answer(self, where, value):
-        if value not in self.options:
+        if not isinstance(value, str) or value not in self.options:
             self.refuse(where, f"gives {value!r}, not one of the options {list(self.options)}")
 
 
@@ -325,6 +343,10 @@ class OrderExercise(JudgedExercise):
 
     def __post_init__(self):
         super().__post_init__()
+        _check_words(self, "parts", self.parts)
+        for part in self.parts:
+            if len(_SEPARATORS.split(part)) > 1:
+                self.refuse("parts", f"{part!r} holds a sign that parts the words of an answer, such as a comma")
         for name in self.reasons:
             if name not in self.parts:
                 self.refuse("reasons", f"{name!r} is not one of the parts {list(self.parts)}")
@@ -334,7 +356,7 @@ class OrderExercise(JudgedExercise):
 
     def read(self, answer):
         if isinstance(answer, str):
-            answer = [part for part in re.split(r"->|[<>→⇒,;|\n、，；]", answer) if part.strip()]
+            answer = [part for part in _SEPARATORS.split(answer) if part.strip()]
         if not isinstance(answer, (list, tuple)):
             raise ValueError("this is not a list")
         order = [_pick(part, self.parts) for part in answer]

@@ -83,16 +83,17 @@ def load(path=None):
     """
     path = Path(path or reference.data_folder() / "exercises.toml")
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))    # some editors of Windows write a signature
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name} is not TOML: {error}") from error
-    if set(tables) != {"exercise"} or not isinstance(tables["exercise"], list):
+    if set(tables) != {"exercise"} or not isinstance(tables["exercise"], list) or not all(
+            isinstance(table, dict) for table in tables["exercise"]):
         raise ValueError(f"{path.name}: allowed are only tables [[exercise]]; found {', '.join(tables) or 'none'}")
     found = {}
     for number, table in enumerate(tables["exercise"], 1):
         where = f"exercise {table.get('id', f'number {number}')!r}"
         kind = table.get("kind", "number")
-        if kind not in KINDS:
+        if kind not in tuple(KINDS):
             raise ValueError(f"{where}, field 'kind': {kind!r} is not one of {', '.join(KINDS)}")
         exercise = _build(KINDS[kind], table, where)
         if exercise.id in found:

@@ -14,19 +14,28 @@ from labkit.param_count import count_params, stored_bytes
 
 # What model classes assume when a file leaves a field out, as far as it changes bytes. Alternating windows that exist
 # in code only are here too.
+QWEN_WINDOWS = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
 CLASS_DEFAULTS = {
+    "gemma": {"head_dim": 256},
     "gemma2": {"head_dim": 256, "sliding_window": 4096, "sliding_window_pattern": 2, "vocab_size": 256_000},
     "gemma3": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096,
                "sliding_window_pattern": 6, "vocab_size": 262_208},
+    "gemma3n": {"head_dim": 256, "num_kv_shared_layers": 15},
     "cohere2": {"sliding_window_pattern": 4},
-    "gpt_oss": {"sliding_window_pattern": 2},
-    "llama4": {"no_rope_layer_interval": 4},
+    "olmo3": {"sliding_window_pattern": 4},
+    "exaone4": {"sliding_window_pattern": 4},
+    "gpt_oss": {"head_dim": 64, "sliding_window_pattern": 2},
+    "llama4": {"head_dim": 128, "no_rope_layer_interval": 4},
     "falcon": {"multi_query": True, "new_decoder_architecture": False},
-    "qwen2": {"use_sliding_window": False, "max_window_layers": 28},
-    "qwen2_moe": {"use_sliding_window": False, "max_window_layers": 28},
-    "qwen3": {"use_sliding_window": False, "max_window_layers": 28},
-    "qwen3_moe": {"use_sliding_window": False, "max_window_layers": 28},
+    "gpt_bigcode": {"multi_query": True},
+    "qwen3_next": {"head_dim": 256},
+    "qwen3": {**QWEN_WINDOWS, "head_dim": 128},
+    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen3_moe"), QWEN_WINDOWS),
 }
+
+# Model classes that put the window into every layer (""; a file without model_type is taken as such). All others must say
+# where it is, since some alternate in code only.
+WINDOW_EVERYWHERE = ("", "mistral", "mixtral", "phi3", "phi3_v", "phi4mm", "phimoe", "starcoder2")
 
 # Names of layer kinds in files -> what the layer keeps of a sequence.
 LAYER_KINDS = {
@@ -43,18 +52,47 @@ INHERITED = ("model_type", "torch_dtype", "dtype", "tie_word_embeddings", "quant
 
 # Fields whose meaning changes the cache in a way this course does not model.
 REFUSED = {
+    "attention_head_type": "attention whose heads only the model's own code knows",
+    "attention_hidden_size": "attention of another width than the layers",
     "attention_types": "nested lists of attention kinds",
+    "block_types": "layers with a recurrent state of a form of its own",
     "cross_attention_layers": "layers that cache an image instead of the text",
+    "hybrid_layer_pattern": "a list of windowed layers with heads of their own",
     "index_topk": "a second cache for the index of sparse attention",
+    "layer_group_size": "groups of linear-attention layers",
     "linear_attn_config": "lists of linear-attention layers",
+    "mb_per_layer": "layers that share another layer's cache",
+    "num_key_value_heads_per_layer": "another number of KV heads in each layer",
     "num_kv_shared_layers": "layers that share another layer's cache",
+    "num_swa_key_value_heads": "KV heads of windowed layers apart",
+    "use_cla": "layers that share another layer's cache",
 }
 
+NOT_DECODERS = tuple("""albert bart bert big_bird blenderbot camembert canine clip clip_text_model convbert deberta deberta-v2 distilbert
+    electra ernie esm eurobert funnel hubert led longformer longt5 m2m_100 marian mbart megatron-bert mobilebert modernbert mpnet mt5
+    nomic_bert pegasus prophetnet rembert roberta roformer siglip siglip_model switch_transformers t5 t5gemma umt5 vit wav2vec2 whisper
+    xlm-roberta xlnet""".split())
+REFUSED_FAMILIES = {
+    **dict.fromkeys(NOT_DECODERS, "is not a decoder-only model; only those are covered"),
+    "longcat_flash": "has two attentions a layer, which is not covered",
+}
+
+# Fields that only a model with a constant state has: some of its layers do not cache tokens, or not only.
+STATE_FIELDS = ("mamba_d_state", "mamba_expand", "mamba_n_heads", "mamba_num_heads", "ssm_state_size", "ssm_cfg", "state_size",
+                "linear_num_value_heads", "conv_L_cache", "lru_width")
+
 MOST_LAYERS = 10_000        # far above any model; a slip of the keyboard should not fill the memory
+MOST = 10**7                # of any number: a model's bytes a token stay within 64 bits
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-HIDDEN = ("hidden_size", "n_embd", "d_model")
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
-KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads")
+HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
+HEADS = ("num_attention_heads", "n_head", "n_heads")        # not num_heads, which counts the heads of a state as well
+KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_attention_groups")
+
+ATTENTION_TYPES = {     # attn_type in attn_config -> KV heads, from its fields and the number of query heads
+    "multihead_attention": lambda fields, heads: heads,
+    "multiquery_attention": lambda fields, heads: 1,
+    "grouped_query_attention": lambda fields, heads: fields.whole("kv_n_heads"),
+}
 
 
 class NotSaid(ValueError):
@@ -87,12 +125,23 @@ class Fields:
         for name in names:
             if name in self.values:
                 check_whole(name, self.values[name], least, self.where)
+                if self.values[name] > MOST:
+                    raise ValueError(f"{self.where}: {name} must be at most {MOST:,}")
                 self._note(name)
                 return self.values[name]
         if default is None:
             others = f" (or {', '.join(names[1:])})" if names[1:] else ""
             raise self.not_said(f"the field {names[0]!r}{others} is missing; a whole number is needed there")
         return default
+
+    def agreed(self, *names, default=None):
+        """As `whole`, where the names are one thing's: ValueError if two of them are there and differ."""
+        value = self.whole(*names, default=default)
+        for name in names:
+            if name in self.values and self.values[name] != value:
+                first = next(other for other in names if other in self.values)
+                raise ValueError(f"{self.where}: {first}={value!r} and {name}={self.values[name]!r} contradict each other")
+        return value
 
     def not_said(self, what):
         """The error for something the config leaves open."""
@@ -126,16 +175,12 @@ def read_config(source):
     """
     config, where = _parse(source)
     f = Fields(_text_part(config), where)
-    for name, what in REFUSED.items():
-        if f.values.get(name):
-            raise ValueError(f"{where}: {name} means {what}, which is not covered")
-    if f.get("is_encoder_decoder", bool) or any(str(a).endswith("ForMaskedLM") for a in f.get("architectures", list, [])):
-        raise ValueError(f"{where}: model_type={f.family!r} is not a decoder-only model; only those are covered")
-
-    layers = f.whole(*LAYERS)
+    _refuse(Fields(config, where))
+    _refuse(f)
+    layers = f.agreed(*LAYERS)
     if layers > MOST_LAYERS:
         raise ValueError(f"{where}: {layers} layers; at most {MOST_LAYERS} are read")
-    geometry = {"layers": layers, "hidden": f.whole(*HIDDEN), "query_heads": f.whole(*HEADS)}
+    geometry = {"layers": layers, "hidden": f.agreed(*HIDDEN), "query_heads": f.agreed(*HEADS)}
     geometry |= _cache_heads(f, geometry["hidden"], geometry["query_heads"])
     kinds = layer_kinds(f, layers)
     geometry |= {f"{kind}_layers": kinds.count(kind) for kind in ("full", "window", "state")}
@@ -152,6 +197,17 @@ def read_config(source):
                  assumptions=tuple(f.assumptions))
 
 
+def _refuse(f):
+    """ValueError for a kind of model that is not covered, naming the field that says so."""
+    for name, what in REFUSED.items():
+        if f.values.get(name):
+            raise ValueError(f"{f.where}: {name} means {what}, which is not covered")
+    if f.get("is_encoder_decoder", bool) or any(str(a).endswith("ForMaskedLM") for a in f.get("architectures", list, [])):
+        raise ValueError(f"{f.where}: model_type={f.family!r} {REFUSED_FAMILIES['bert']}")
+    if f.family in REFUSED_FAMILIES:
+        raise ValueError(f"{f.where}: model_type={f.family!r} {REFUSED_FAMILIES[f.family]}")
+
+
 def _name(config, f, where):
     """A name for the model: what the file calls itself, else the file's or its folder's name, else the model class."""
     path = Path(where)
@@ -164,9 +220,9 @@ def _parse(source):
     if isinstance(source, dict):
         return source, "config"
     path = Path(source)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the path of the config.json inside it")
     try:
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; give the path of the config.json inside it")
         text = path.read_bytes().decode("utf-8-sig")    # the signature that some Windows editors write is no fault
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
@@ -205,7 +261,8 @@ def _cache_heads(f, hidden, heads):
     if heads % kv_heads:
         raise ValueError(f"{f.where}: {heads} attention heads cannot be shared out over {kv_heads} KV heads "
                          f"(num_key_value_heads must divide num_attention_heads)")
-    return {"kv_heads": kv_heads, "head_dim": head_dim}
+    # Values may be narrower than keys; where they are not, the field is left out.
+    return {"kv_heads": kv_heads, "head_dim": head_dim, "value_head_dim": f.whole("v_head_dim") if f.has("v_head_dim") else None}
 
 
 def _kv_heads(f, heads):
@@ -219,7 +276,17 @@ def _kv_heads(f, heads):
             raise ValueError(f"{f.where}: block_configs share {heads} heads out in groups of {sorted(groups)}; "
                              f"one size of group that divides them is covered")
         return heads // groups.pop()
-    return f.whole(*KV_HEADS, default=heads)
+    if f.has("attn_config"):
+        nested = Fields({**f.get("attn_config", dict), "model_type": ""}, f"{f.where}: attn_config")
+        shared = nested.has("kv_n_heads") or f.family != "mpt"                # MPT's class says multihead_attention
+        kind = nested.get("attn_type", str, "grouped_query_attention" if shared else "multihead_attention")
+        if kind not in ATTENTION_TYPES:
+            raise ValueError(f"{nested.where}: attn_type={kind!r} is unknown; known are {', '.join(ATTENTION_TYPES)}")
+        kv_heads = ATTENTION_TYPES[kind](nested, heads)
+        if nested.whole("kv_n_heads", default=kv_heads) != kv_heads:
+            raise ValueError(f"{nested.where}: attn_type={kind!r} contradicts kv_n_heads={nested.values['kv_n_heads']}")
+        return kv_heads
+    return f.agreed(*KV_HEADS, default=heads)
 
 
 def _blocks(f):
@@ -257,14 +324,23 @@ def layer_kinds(f, layers):
         return ["state" if (i + 1) % every else "full" for i in range(layers)]
     if f.has("attn_layer_period"):
         period, offset = f.whole("attn_layer_period"), f.whole("attn_layer_offset", least=0)
+        if offset >= period:
+            raise ValueError(f"{f.where}: attn_layer_offset={offset} must be below attn_layer_period={period}")
         return ["full" if i % period == offset else "state" for i in range(layers)]
-    if f.has("attn_layer_indices"):
-        return ["full" if i in f.get("attn_layer_indices", list) else "state" for i in range(layers)]
+    for name in ("attn_layer_indices", "full_attn_idxs"):
+        if f.has(name):
+            places = f.get(name, list)
+            if not all(type(place) is int and 0 <= place < layers for place in places):
+                raise ValueError(f"{f.where}: {name}={places!r} must be a list of layers, from 0 to {layers - 1}")
+            return ["full" if i in places else "state" for i in range(layers)]
     if f.has("attention_chunk_size"):
         if f.get("no_rope_layers", list):
             return f.kinds("no_rope_layers", {0: "full", 1: "window"}, layers)
         every = f.whole("no_rope_layer_interval")
         return ["window" if (i + 1) % every else "full" for i in range(layers)]
+    for name in STATE_FIELDS:
+        if f.values.get(name):
+            raise f.not_said(f"{name} says that layers keep a state, and the field 'layer_types', which says which of them do, is missing")
     if f.has("sliding_window") and f.get("use_sliding_window", bool, True):
         return _window_kinds(f, layers)
     return ["full"] * layers
@@ -282,6 +358,9 @@ def _window_kinds(f, layers):
     if f.has("max_window_layers"):       # the layers below this number stay full
         first = f.whole("max_window_layers", least=0)
         return ["full" if i < first else "window" for i in range(layers)]
+    if f.family not in WINDOW_EVERYWHERE:
+        raise f.not_said(f"sliding_window is there, and the field 'layer_types', which says which layers have it, is missing; "
+                         f"model_type={f.family!r} is not known here")
     return ["window"] * layers
 
 

@@ -111,6 +111,9 @@ class Roofline:
         for name in ("compute_efficiency", "bandwidth_efficiency", "memory_fraction"):
             check(name, getattr(self, name), least=0, most=1, above=True)
         check("overhead_s", self.overhead_s, least=0)
+        for name in ("compute_efficiency", "bandwidth_efficiency", "memory_fraction", "overhead_s"):
+            if np.ndim(getattr(self, name)):
+                raise ValueError(f"{name}={getattr(self, name)!r} must be one number; make a Roofline for each")
         dtype_bytes(self.kv_dtype)
         for name in ("memory_bytes", "bandwidth", "flops"):
             if not getattr(self.gpu, name):

@@ -14,13 +14,13 @@ The tests recompute every row; `compare` shows them in a notebook.
 """
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 
 import pandas as pd
 
 from labkit import reference
-from labkit.expressions import evaluate, free_names
+from labkit.expressions import LIBRARIES, evaluate, free_names, modules
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,18 @@ class Entry:
     exercise: bool = False
 
     def __post_init__(self):
-        free_names(self.here)
+        for name in ("here", "paper"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name}={getattr(self, name)!r} must be a text")
+        unknown = free_names(self.here) - modules() - set(LIBRARIES)
+        if unknown:
+            raise ValueError(f"here: {min(unknown)!r} is neither a module of labkit nor np or math")
         for name in ("tolerance", "absolute"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value:
-                raise ValueError(f"{name}={value!r} must be a number, at least 0")
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+                raise ValueError(f"{name}={value!r} must be a finite number, at least 0")
+        if not isinstance(self.exercise, bool):
+            raise ValueError(f"exercise={self.exercise!r} must be true or false")
 
     def value(self) -> float:
         """The figure, computed by labkit."""
@@ -70,12 +77,21 @@ def entries() -> dict[str, Entry]:
     path = reference.data_folder() / "ledger.toml"
     known = set(reference.lecture_figures()["id"])
     found = {}
-    for figure_id, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path.name} is not TOML: {error}") from None
+    for figure_id, table in tables.items():
         if figure_id not in known:
             raise ValueError(f"{path.name}, [{figure_id}]: no such lecture figure; {reference.suggest(figure_id, known)}")
         try:
+            known_fields = [f.name for f in fields(Entry)]
+            wrong = [name for name in table if name not in known_fields] if isinstance(table, dict) else [table]
+            if wrong or "here" not in table:
+                what = f"{wrong[0]!r} is none of its fields" if wrong else "'here' is missing"
+                raise ValueError(f"{what}; the fields are {', '.join(known_fields)}")
             found[figure_id] = Entry(**table)
-        except (TypeError, ValueError, SyntaxError) as problem:
+        except (ValueError, SyntaxError) as problem:
             raise ValueError(f"{path.name}, [{figure_id}]: {problem}") from None
     return found
 

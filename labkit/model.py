@@ -124,7 +124,7 @@ class Model:
         try:
             row = table.iloc[reference.find(names_of(table), source, "model")]
         except ValueError:
-            if isinstance(source, str) and (source.endswith(".json") or os.path.exists(source)):
+            if isinstance(source, str) and (source.endswith(".json") or os.path.exists(source)) and "\0" not in source:
                 return read_config(source)
             raise
         return cls(**row_fields(cls, row))
@@ -282,7 +282,7 @@ def check(name, value, least, most=np.inf, above=False):
 
     Arrays become float64, so that bytes never overflow a platform's 32-bit integers.
     """
-    bound = f"{'above' if above else 'at least'} {least}" + ("" if most == np.inf else f" and at most {most}")
+    bound = f"{'above' if above else 'at least'} {least}" + (" and finite" if most == np.inf else f" and at most {most}")
     array = np.asarray(value)
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name}={value!r} must be a number {bound}")

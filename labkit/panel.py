@@ -15,10 +15,9 @@ artists that `update` returns are kept out of the background, which is drawn aga
 from __future__ import annotations
 
 import asyncio
+import html
 import inspect
-import io
 import pathlib
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,19 +25,14 @@ from typing import Any
 
 import anywidget
 import ipywidgets as widgets
-import matplotlib as mpl
-import pandas as pd
 import traitlets
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from PIL import Image
 
+from labkit.figures.canvas import Canvas
 from labkit.controls import as_control, human
-from labkit.figures import style
+from labkit.tables import as_frame, as_text, number_text, read_number
 
 _HERE = pathlib.Path(__file__).parent
 _REDRAW_S = 0.12  # a training redraws this often: quick enough to look alive, slow enough to leave time for the work
-_RATIO = 1.5  # picture pixels per page pixel: sharp on a projector, cheap enough to encode
 
 
 class Screen(anywidget.AnyWidget):
@@ -108,14 +102,14 @@ class Panel:
 
     def __init__(self, simulate, draw, table=None, *, title="", alt=None, predict=None, call=None, size=(9.8, 4.2), **controls):
         self._simulate, self._table, self._alt, self._predict = simulate, table or (lambda result: result), alt, predict
-        self.title, self._call = title, call or _call_name(simulate)
+        self.title, self._call = str(title or ""), call or _call_name(simulate)
         self.controls = {name: as_control(name, spec) for name, spec in controls.items()}
-        _check_parameters(simulate, self.controls)
+        _check_parameters(simulate, {**self.controls, **((predict and predict.at) or {})})
         self.error = self.task = self._guess = None
-        self._muted = False
+        self._muted, self._moves = False, 0
         self._inputs = {name: c.build(c.label or name.replace("_", " "), c.default) for name, c in self.controls.items()}
         self.result = self._last(simulate(**self.params))
-        self._defaults = _as_frame(self._table(self.result))
+        self._defaults = self._frame = as_frame(self._table(self.result))
         self._canvas = Canvas(draw, self.result, size)
         self.screen = Screen(width=round(96 * size[0]))
         self.widget = self._assemble()
@@ -183,9 +177,10 @@ class Panel:
         """
         if self._predict is None:
             raise ValueError("this panel asks for no prediction")
-        self._guess = guess if isinstance(guess, (int, float)) else _read_number(guess)
+        guess = read_number(guess)
         at = {name: control.default for name, control in self.controls.items()} | (self._predict.at or {})
-        self._truth = float(self._predict.truth(self._last(self._simulate(**at))))
+        truth = float(self._predict.truth(self._last(self._simulate(**at))))
+        self._guess, self._truth = guess, truth  # both or, where the truth fails, neither
         self.screen.table = self._screen_table()
 
     def _repr_mimebundle_(self, include=None, exclude=None):
@@ -211,13 +206,16 @@ class Panel:
         if self.task is not None:
             self.task.cancel()  # the newest value wins
             self.task = None
-        started = time.perf_counter()
+        self._moves += 1
+        started, move = time.perf_counter(), self._moves
         try:
             outcome = self._simulate(**self.params)
             if inspect.isgenerator(outcome) and live and _loop_runs():
                 self.task = asyncio.get_running_loop().create_task(self._follow(outcome, self.params))
                 return
-            self._show(self._last(outcome), f"simulated in {1000 * (time.perf_counter() - started):.0f} ms")
+            outcome = self._last(outcome)
+            if move == self._moves:  # else the simulation itself moved a control, and that move is the newer one
+                self._show(outcome, f"simulated in {1000 * (time.perf_counter() - started):.0f} ms")
         except Exception as problem:  # an exception in a callback would vanish unseen
             self._fail(problem)
 
@@ -239,6 +237,8 @@ class Panel:
             self._fail(problem)
         finally:
             partials.close()
+            if self.task is asyncio.current_task():
+                self.task = None
 
     @staticmethod
     def _last(outcome):
@@ -253,13 +253,13 @@ class Panel:
 
     def _show(self, result, status=""):
         """Picture, table and alternative text change together or, if one of them fails, not at all."""
-        frame, before = _as_frame(self._table(result)), (self.result, self.error)
+        frame, before = as_frame(self._table(result)), (self.result, self.error, self._frame)
         png = self._canvas.paint(result)
         self.result, self.error, self._frame = result, None, frame
         try:
             alt = self._describe()
         except Exception:
-            self.result, self.error = before
+            self.result, self.error, self._frame = before
             raise
         with self.screen.hold_sync():
             self.screen.png, self.screen.alt, self.screen.table = png, alt, self._screen_table()
@@ -275,26 +275,31 @@ class Panel:
 
     def _describe(self):
         if self._alt is not None:
-            return self._alt(self.result)
+            said = self._alt(self.result)
+            if not isinstance(said, str):
+                raise TypeError(f"alt must give a text, not {type(said).__name__}")
+            return said
         header, rows = self._cells()
         said = [f"{row[0]}: " + ", ".join(f"{h} {c['text']}" for h, c in zip(header[1:], row[1:])) for row in rows[:6]]
         return " ".join([self.title.rstrip(".:") + "." if self.title else "", *(s + "." for s in said)]).strip()
 
     def _cells(self):
         """Header and rows of the table as text; a cell that differs from its value at the start carries that too."""
-        now, was = _as_text(self._frame), _as_text(self._defaults)
-        header = [now.index.name or "", *map(str, now.columns)]
+        now, was = as_text(self._frame), as_text(self._defaults)
+        same = now.index.equals(was.index)  # then by place: labels may stand there twice
+        header = [str(now.index.name or ""), *map(str, now.columns)]
         rows = []
-        for label, values in zip(now.index, now.itertuples(index=False)):
+        for place, (label, values) in enumerate(zip(now.index, now.itertuples(index=False))):
             row = [str(label)]
             for column, value in zip(now.columns, values):
-                old = was.at[label, column] if label in was.index and column in was.columns and was.index.is_unique else value
+                known = column in was.columns and (same or (was.index.is_unique and label in was.index))
+                old = (was[column].iat[place] if same else was.at[label, column]) if known else value
                 row.append({"text": value, "was": old if old != value else ""})
             rows.append(row)
         if self._guess is not None:
             blank = [{"text": ""}] * (len(header) - 2)
-            rows.append(["you predicted", {"text": _number_text(self._guess)}, *blank])
-            rows.append([self._predict.question, {"text": _number_text(self._truth)}, *blank])
+            rows.append(["you predicted", {"text": number_text(self._guess)}, *blank])
+            rows.append([self._predict.question, {"text": number_text(self._truth)}, *blank])
         return header, rows
 
     def _screen_table(self):
@@ -302,7 +307,7 @@ class Panel:
         return {"header": header, "rows": rows}
 
     def _assemble(self):
-        title = [widgets.HTML(f'<div class="labkit-title">{self.title}</div>')] if self.title else []
+        title = [widgets.HTML(f'<div class="labkit-title">{html.escape(self.title)}</div>')] if self.title else []
         reset = widgets.Button(description="Reset", tooltip="Every control back to its start", layout={"width": "90px"})
         reset.on_click(lambda _: self.reset())
         grid = widgets.GridBox([*self._inputs.values(), reset],
@@ -331,46 +336,6 @@ class Panel:
         return [widgets.HBox([field, commit])]
 
 
-class Canvas:
-    """A figure that is drawn once; later pictures copy its background and paint only the artists that moved."""
-
-    def __init__(self, draw, result, size):
-        with mpl.rc_context(style.RC):
-            self.figure = Figure(figsize=size, dpi=96 * _RATIO, layout="constrained")
-            self._agg = FigureCanvasAgg(self.figure)
-            self._update = draw(self.figure, result)
-        self._background = self._frame = None
-
-    def paint(self, result) -> bytes:
-        """The picture of `result` as PNG."""
-        with mpl.rc_context(style.RC):
-            moved = self._update(result) if self._update is not None else None
-            moving = sorted(moved or (), key=lambda artist: artist.get_zorder())
-            fresh = [artist for artist in moving if not artist.get_animated()]
-            for artist in fresh:
-                artist.set_animated(True)
-            frame = self._fixed_parts()
-            if not moving or fresh or frame != self._frame:
-                self._agg.draw()
-                self._background, self._frame = self._agg.copy_from_bbox(self.figure.bbox), self._fixed_parts()
-            else:
-                self._agg.restore_region(self._background)
-            for artist in moving:
-                self.figure.draw_artist(artist)
-        picture = Image.frombuffer("RGBA", self._agg.get_width_height(), self._agg.buffer_rgba()).convert("RGB")
-        stream = io.BytesIO()
-        picture.quantize(palette=style.picture_palette(), dither=Image.Dither.NONE).save(stream, "png", compress_level=1)
-        return stream.getvalue()
-
-    def _fixed_parts(self):
-        """Limits and texts of the background (those that `update` does not return): a change of any asks for a full draw."""
-        axes = [(ax.get_xlim(), ax.get_ylim(), ax.get_xscale(), ax.get_yscale(), ax.get_title("left"), ax.get_title(),
-                 ax.get_xlabel(), ax.get_ylabel(), ax.get_visible(),
-                 [text.get_text() for text in ax.texts if not text.get_animated()]) for ax in self.figure.axes]
-        legends = [*self.figure.legends, *filter(None, (ax.get_legend() for ax in self.figure.axes))]
-        return axes, [text.get_text() for legend in legends for text in legend.get_texts()]
-
-
 # -- small helpers -------------------------------------------------------------------------------------------------
 
 
@@ -387,44 +352,6 @@ def _call_name(function):
     module = getattr(function, "__module__", "__main__") or "__main__"
     name = getattr(function, "__name__", type(function).__name__)
     return f"{module.rsplit('.', 1)[-1]}.{name}" if module.startswith("labkit.") else name
-
-
-def _as_frame(table) -> pd.DataFrame:
-    if isinstance(table, pd.Series):
-        frame = table.to_frame(table.name or "now")
-        frame.attrs = dict(table.attrs)
-        return frame
-    if isinstance(table, pd.DataFrame):
-        return table
-    raise TypeError(f"table must give a pandas DataFrame or Series, not {type(table).__name__}")
-
-
-def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
-    formats = frame.attrs.get("format", {})
-    text = {column: [formats[column].format(v) if column in formats and not isinstance(v, str) and v == v else _number_text(v)
-                     for v in frame[column].tolist()] for column in frame.columns}
-    return pd.DataFrame(text, index=frame.index, columns=frame.columns, dtype=object)
-
-
-def _number_text(value) -> str:
-    """Fixed digits: whole numbers in full, others to four significant digits."""
-    if isinstance(value, (bool, str)) or value is None:
-        return {True: "yes", False: "no", None: "-"}.get(value, value)
-    if value != value:
-        return "-"
-    if isinstance(value, int) or (value == int(value) if abs(value) < 1e15 else False):
-        return f"{int(value):,}"
-    digits = 4 - len(str(int(abs(value)))) if abs(value) >= 1 else 4
-    return f"{value:,.{max(digits, 0)}f}" if abs(value) >= 1e-3 else f"{value:.3g}"
-
-
-def _read_number(text) -> float:
-    """A number as people write it: "12", "1,500", "1.5k", "40 %"."""
-    match = re.fullmatch(r"\s*([-+]?[\d,_]*\.?\d+(?:e[-+]?\d+)?)\s*([kMG%x]?)\s*", str(text))
-    if match is None:
-        raise ValueError(f"{text!r} is not a number; write one such as 12, 1.5k or 40 %")
-    scale = {"": 1, "x": 1, "%": 0.01, "k": 1e3, "M": 1e6, "G": 1e9}[match[2]]
-    return float(match[1].replace(",", "").replace("_", "")) * scale
 
 
 def _progress(result, params, seconds):

@@ -65,6 +65,8 @@ def count_params(f, geometry, kinds):
     norm = hidden * (2 if shape.norm_bias else 1)
     extra = norm + (f.whole("max_position_embeddings", "n_positions") * hidden if shape.positions else 0)
     single = f.has("hybrid_override_pattern")         # one module a layer instead of attention and MLP
+    if "none" in kinds and not single and not f.has("block_configs"):
+        raise f.not_said("the field 'hybrid_override_pattern', which says what each layer without a cache computes, is missing")
     active = blocks = experts = 0
     for i, kind in enumerate(kinds):
         extra += shape.norms * norm
@@ -92,15 +94,17 @@ def _attention(f, geometry, shape, kind):
         queries = hidden * rank + rank * heads * key if rank else hidden * heads * key
         keys = hidden * (latent + rope) + latent * heads * (key - rope + value)
         return queries + keys + heads * value * hidden, rank + latent          # a norm on each latent
-    kv_heads, projections = geometry["kv_heads"], 2
+    kv_heads, projections, value = geometry["kv_heads"], 2, geometry.get("value_head_dim") or key
     if kind == "full":                                                         # full layers may have heads of their own
         kv_heads, key = geometry.get("full_kv_heads") or kv_heads, geometry.get("full_head_dim") or key
+        value = geometry.get("full_head_dim") or value
         projections = 1 if f.get("attention_k_eq_v", bool, False) else 2       # one projection makes K and V, both cached
-    qkv_width = heads * key * (2 if shape.gate_heads else 1) + projections * kv_heads * key
+    gated = shape.gate_heads or f.get("attn_output_gate", bool, False)
+    qkv_width = heads * key * (2 if gated else 1) + kv_heads * (key + (value if projections == 2 else 0))
     bias = f.get("attention_bias", bool, False)
     other = qkv_width * (shape.qkv_bias or bias) + hidden * (shape.out_bias or (bias and not shape.qkv_bias))
     other += 2 * key * shape.qk_norm + heads * shape.sinks
-    return hidden * qkv_width + heads * key * hidden, other
+    return hidden * qkv_width + heads * value * hidden, other
 
 
 def _mlp(f, hidden, shape, layer):
@@ -122,7 +126,8 @@ def _moe(f, hidden, shape):
     chosen = f.whole("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk")
     width = f.whole("moe_intermediate_size", "intermediate_size")
     expert, router = matrices * hidden * width, hidden * count
-    shared = f.whole("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", least=0, default=0)
+    shared = f.whole("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size",
+                     least=0, default=0)
     shared = shared or width * (f.whole("n_shared_experts", least=0, default=0) or shape.shared_expert)
     always = router + matrices * hidden * shared + (hidden if f.has("shared_expert_intermediate_size") else 0)
     biases = count * shape.router_bias + count * ((matrices - 1) * width + hidden) * shape.mlp_bias

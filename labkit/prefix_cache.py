@@ -86,7 +86,7 @@ def replay_prompts(prompts, cache="blocks", tokens=None, block_size=16):
     DataFrame
         Columns hit, miss, evicted (tokens) and refused.
     """
-    if cache not in PREFIX_CACHES:
+    if cache not in tuple(PREFIX_CACHES):
         raise ValueError(f"cache: must be one of {', '.join(PREFIX_CACHES)}; got {cache!r}")
     check_whole(block_size, "block_size", 1)
     made = PREFIX_CACHES[cache](check_capacity(tokens, "tokens"), block_size)

@@ -20,7 +20,9 @@ class Quiz:
     """
 
     def __init__(self, name: str):
-        self.ids = [each for each in exercises.ids() if each == name or (each.startswith(name) and not each[len(name)].isdigit())]
+        name = str(name)
+        self.ids = [each for each in exercises.ids()
+                    if each == name or (name and each.startswith(name) and not each[len(name)].isdigit())]
         if not self.ids:
             exercises.show(name)  # raises, with the nearest ids
         self.widget = widgets.VBox([self._card(each) for each in self.ids])
@@ -32,14 +34,16 @@ class Quiz:
         reply.add_class("labkit-reply")
 
         def say(note):
-            reply.value = _page(note)
+            try:
+                reply.value = _page(note())
+            except Exception as problem:  # an exception in a callback would vanish unseen
+                reply.value = _page(f"{type(problem).__name__}: {problem}")
 
         buttons = []
-        for text, action in (("Check", lambda _: say(exercises.check(exercise_id, field.value))),
-                             ("Hint", lambda _: say(exercises.hint(exercise_id))),
-                             ("Solution", lambda _: say(exercises.solution(exercise_id)))):
+        for text, note in (("Check", lambda: exercises.check(exercise_id, field.value)),
+                           ("Hint", lambda: exercises.hint(exercise_id)), ("Solution", lambda: exercises.solution(exercise_id))):
             button = widgets.Button(description=text, layout={"width": "90px"})
-            button.on_click(action)
+            button.on_click(lambda _, note=note: say(note))
             buttons.append(button)
         card = widgets.VBox([question, widgets.HBox([field, *buttons]), reply])
         card.add_class("labkit-quiz")

@@ -48,6 +48,8 @@ def base(answer, dimension, unit=None):
     (7, "number", 7), (np.int64(7), "number", 7), (np.float32(0.5), "number", 0.5), (Fraction(1, 4), "number", 0.25),
     ("1,3300", "number", None), ("3-4", "number", None), ("1/0", "number", None), ("1e999", "number", None), ("", "number", None),
     ("ten", "number", None), ("nan", "number", None), (math.nan, "number", None), (10**400, "number", None), (True, "number", None),
+    ("1/2/3", "number", None), ("3 of 8 users", "count", None), ("3 users of 8", "count", None), ("5 per cent", "share", 0.05),
+    ("\u200b41.9 GB", "bytes", 41.9e9), ("41.9 GB at 128k", "bytes", 41.9e9), ("5 GB for 8 GPUs", "bytes", 5e9),
     (np.True_, "number", None), (None, "number", None), ([10], "number", None), (b"10", "number", None), (1j, "number", None),
 ])
 def test_reading(answer, dimension, value):
@@ -377,6 +379,12 @@ def test_think(sample):
     ("expected = \"['system', ", 'expected = "[', "exercise 'T-3', field 'expected': gives .* not an order of the parts"),
     ('"time stamp" = "It', '"clock" = "It', "exercise 'T-3', field 'reasons': 'clock' is not one of the parts"),
     ('rubric = ["what is retrieved", "what is cached"]', "rubric = []", "exercise 'T-4', field 'rubric'"),
+    ('"math.sqrt(np.square(n))"', '"exit()"', "field 'expected': 'exit.*' fails: SystemExit"),
+    ('"math.sqrt(np.square(n))"', '"10**400"', "field 'expected': gives 1000"),
+    ('n = "1000"', 'n = "1000"\nsum = "1"', "field 'values.sum': a value needs a Python name of its own"),
+    ('n = "1000"', 'n = "1000"\nclass = "1"', "field 'values.class': a value needs a Python name of its own"),
+    ('["append", "rewrite", "counter at the end"]', '["append", "Append"]', "field 'options': 'append' cannot be told"),
+    ("expected = \"'append'\"", "expected = \"['append']\"", "not one of the options"),
     ('rubric = ["what is retrieved", ', 'expected = "1"\nrubric = [', "exercise 'T-4': unknown field 'expected'"),
 ])
 def test_a_teachers_mistakes(sample, old, new, message):
@@ -386,3 +394,21 @@ def test_a_teachers_mistakes(sample, old, new, message):
 
 def test_every_kind_is_tried():
     assert all(f'kind = "{kind}"' in SAMPLE for kind in KINDS if kind != "number")
+
+
+@pytest.mark.parametrize("text, message", [
+    (b"exercise = [1, 2]", "allowed are only tables"), (b"exercise = [[]]", "allowed are only tables"),
+    (b"[[exercise]]\nkind = ['number']", "field 'kind'"), ("[[exercise]]\nid = 'x'".encode("utf-16"), "bad.toml is not TOML"),
+    (b"\xef\xbb\xbf[[exercise]]\nid = 'T-1'", "exercise 'T-1': field 'notebook' is missing"),
+])
+def test_a_file_that_is_none(tmp_path, text, message):
+    path = tmp_path / "bad.toml"
+    path.write_bytes(text)
+    with pytest.raises(ValueError, match=message):
+        exercises.load(path)
+
+
+def test_a_part_that_a_list_in_words_would_split():
+    with pytest.raises(ValueError, match="'a, b' holds a sign"):
+        KINDS["order"](id="T-1", notebook=1, lecture="new", title="t", question="q", hint="h", solution="s", expected="['a, b', 'c']",
+                       parts=("a, b", "c"))

@@ -170,6 +170,117 @@ def test_class_defaults_are_said():
     assert Model.load(Path(__file__).parent / "configs" / "Llama-3-8B.json").assumptions == ()
 
 
+# ---- shapes of public models, as their files write them -> (bytes a token, layers that keep all, windowed ones, with a state)
+
+MPT = {"model_type": "mpt", "d_model": 3072, "n_heads": 24, "n_layers": 32}
+PUBLIC_SHAPES = {
+    "Llama-4": ({"text_config": {
+        "model_type": "llama4_text", "num_hidden_layers": 48, "hidden_size": 5120, "num_attention_heads": 40, "num_key_value_heads": 8,
+        "head_dim": 128, "attention_chunk_size": 8192, "no_rope_layers": [], "intermediate_size": 8192}}, (196_608, 12, 36, 0)),
+    "Mistral-Small": ({"vision_config": {"num_hidden_layers": 24, "hidden_size": 1024, "num_attention_heads": 16}, "text_config": {
+        "model_type": "mistral", "num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "head_dim": 128, "sliding_window": None}}, (163_840, 40, 0, 0)),
+    "Phi-3.5-MoE": ({"model_type": "phimoe", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+                     "num_key_value_heads": 8, "sliding_window": 131_072}, (131_072, 0, 32, 0)),
+    "Qwen2-VL": ({"text_config": {"model_type": "qwen2_vl_text", "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28,
+                                  "num_key_value_heads": 4, "sliding_window": 32_768}}, (57_344, 28, 0, 0)),
+    "Qwen2, windows on by the class": ({**BASE, "model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 2}, (2048, 2, 2, 0)),
+    "DBRX": ({"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "attn_config": {"kv_n_heads": 8, "model_type": ""},
+              "ffn_config": {"ffn_hidden_size": 10_752}}, (163_840, 40, 0, 0)),
+    "MPT": ({**MPT, "attn_config": {"alibi": True}}, (393_216, 32, 0, 0)),
+    "MPT, one KV head": ({**MPT, "attn_config": {"attn_type": "multiquery_attention"}}, (16_384, 32, 0, 0)),
+    "MPT, groups": ({**MPT, "attn_config": {"attn_type": "grouped_query_attention", "kv_n_heads": 8}}, (131_072, 32, 0, 0)),
+    "Command-R7B": ({"model_type": "cohere2", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+                     "num_key_value_heads": 8, "sliding_window": 4096}, (131_072, 8, 24, 0)),
+    "StableLM-2": ({"model_type": "stablelm", "num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 32,
+                    "num_key_value_heads": 8}, (204_800, 40, 0, 0)),
+    "OLMo": ({"model_type": "olmo", "d_model": 4096, "n_heads": 32, "n_layers": 32, "multi_query_attention": False, "n_kv_heads": None},
+             (524_288, 32, 0, 0)),
+    "Granite hybrid": ({"model_type": "granitemoehybrid", "num_hidden_layers": 40, "hidden_size": 4096, "num_attention_heads": 32,
+                        "num_key_value_heads": 8, "layer_types": (["mamba"] * 9 + ["attention"]) * 4, "mamba_n_heads": 128,
+                        "mamba_d_head": 64, "mamba_d_state": 128, "mamba_n_groups": 1, "mamba_d_conv": 4}, (16_384, 4, 0, 36)),
+    "Falcon-40B": ({"model_type": "falcon", "num_hidden_layers": 60, "hidden_size": 8192, "num_attention_heads": 128, "num_kv_heads": 8,
+                    "multi_query": True, "new_decoder_architecture": True}, (122_880, 60, 0, 0)),
+    "GPT-NeoX": ({"model_type": "gpt_neox", "num_hidden_layers": 44, "hidden_size": 6144, "num_attention_heads": 64}, (1_081_344, 44, 0, 0)),
+    "BLOOM": ({"model_type": "bloom", "n_layer": 30, "n_embed": 4096, "num_attention_heads": 32}, (491_520, 30, 0, 0)),
+    "ChatGLM": ({"model_type": "chatglm", "num_layers": 28, "hidden_size": 4096, "num_attention_heads": 32, "kv_channels": 128,
+                 "multi_query_attention": True, "multi_query_group_num": 2}, (28_672, 28, 0, 0)),
+    "GPT-J": ({"model_type": "gptj", "n_layer": 28, "n_embd": 4096, "n_head": 16, "rotary_dim": 64, "n_inner": None}, (458_752, 28, 0, 0)),
+    "GPT-BigCode": ({"model_type": "gpt_bigcode", "n_layer": 40, "n_embd": 6144, "n_head": 48}, (20_480, 40, 0, 0)),
+    "Step-3": ({"model_type": "step3_text", "num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 64,
+                "num_attention_groups": 1, "head_dim": 256}, (62_464, 61, 0, 0)),
+    "Gemma, head_dim left to the class": ({"model_type": "gemma", "num_hidden_layers": 28, "hidden_size": 3072, "num_attention_heads": 16,
+                                           "num_key_value_heads": 16}, (458_752, 28, 0, 0)),
+    "Gemma-4": ({"text_config": {
+        "model_type": "gemma4_text", "num_hidden_layers": 30, "hidden_size": 2816, "num_attention_heads": 16, "num_key_value_heads": 8,
+        "head_dim": 256, "num_global_key_value_heads": 2, "global_head_dim": 512, "attention_k_eq_v": True, "num_kv_shared_layers": 0,
+        "sliding_window": 1024, "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 5}}, (225_280, 5, 25, 0)),
+    "Qwen3.5": ({"text_config": {
+        "model_type": "qwen3_5_text", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 16, "num_key_value_heads": 4,
+        "head_dim": 256, "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 8, "linear_num_value_heads": 32,
+        "linear_num_key_heads": 16, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4}}, (32_768, 8, 0, 24)),
+    "values narrower than keys": ({**BASE, "head_dim": 24, "v_head_dim": 16}, (4 * 8 * (24 + 16) * 2, 4, 0, 0)),
+    "full_attn_idxs": ({**BASE, "model_type": "lfm2", "full_attn_idxs": [1, 3], "conv_L_cache": 3}, (2 * 512, 2, 0, 2)),
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC_SHAPES)
+def test_public_shapes(name):
+    config, expected = PUBLIC_SHAPES[name]
+    model = Model.load(config)
+    assert (model.kv_bytes_per_token(), model.full_layers, model.window_layers, model.state_layers) == expected
+
+
+# What would be read wrong without an error -> the field that the refusal names.
+NOT_COVERED = {
+    "Gemma-3n": ({"model_type": "gemma3n_text"}, "num_kv_shared_layers"),        # shared by default of its class
+    "a recurrent model's heads": ({"num_attention_heads": None, "num_heads": 8, "model_type": "mamba2"}, "num_attention_heads"),
+    "RWKV": ({"attention_hidden_size": 128}, "attention_hidden_size"),
+    "an encoder": ({"model_type": "bert", "architectures": ["BertModel"]}, "model_type='bert'"),
+    "two towers": ({"num_hidden_layers": None, "model_type": "clip", "text_config": BASE}, "model_type='clip'"),
+    "T5": ({"model_type": "t5"}, "model_type='t5'"),
+    "an encoder outside": ({"num_hidden_layers": None, "is_encoder_decoder": True, "text_config": BASE}, "decoder-only"),
+    "Falcon-H1": ({"model_type": "falcon_h1", "mamba_d_state": 16}, "mamba_d_state.*'layer_types'"),
+    "Zamba2": ({"layers_block_type": ["mamba", "hybrid"] * 2}, r"layers_block_type\[1\]='hybrid'"),
+    "RecurrentGemma": ({"block_types": ["recurrent", "attention"]}, "block_types"),
+    "Ling": ({"layer_group_size": 4}, "layer_group_size"),
+    "Phi-4-mini-flash": ({"mb_per_layer": 2}, "mb_per_layer"),
+    "Hunyuan": ({"use_cla": True}, "use_cla"),
+    "MiMo": ({"hybrid_layer_pattern": [0, 1, 1, 1], "sliding_window": 8}, "hybrid_layer_pattern"),
+    "Baichuan-M1": ({"num_swa_key_value_heads": 8, "sliding_window": 8}, "num_swa_key_value_heads"),
+    "DeciLM": ({"num_key_value_heads_per_layer": [4, 2, 2, 4]}, "num_key_value_heads_per_layer"),
+    "LongCat": ({"model_type": "longcat_flash"}, "longcat_flash"),
+    "SantaCoder": ({"attention_head_type": "multiquery"}, "attention_head_type"),
+    "a window that only code places": ({"model_type": "new_family", "sliding_window": 8}, "'layer_types'.*new_family"),
+    "MiniCPM3": ({"kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8}, "'v_head_dim'"),
+    "contradicting layers": ({"n_layer": 5}, "num_hidden_layers=4 and n_layer=5 contradict"),
+    "contradicting KV heads": ({"num_key_value_heads": 2, "n_head_kv": 4}, "contradict"),
+    "attn_config is no object": ({"attn_config": 8}, "attn_config=8"),
+    "attn_config without KV heads": ({"attn_config": {}}, "attn_config.*'kv_n_heads'"),
+    "attn_config with words": ({"attn_config": {"kv_n_heads": "8"}}, "attn_config: kv_n_heads='8'"),
+    "attn_config of an unknown kind": ({"attn_config": {"attn_type": "x"}}, "attn_type='x' is unknown"),
+    "attn_config against itself": ({"attn_config": {"attn_type": "multihead_attention", "kv_n_heads": 2}}, "contradicts kv_n_heads=2"),
+    "an offset beyond the period": ({"attn_layer_period": 4, "attn_layer_offset": 4}, "attn_layer_offset=4 must be below"),
+    "a place beyond the layers": ({"attn_layer_indices": [4]}, "attn_layer_indices=.*from 0 to 3"),
+    "a place in words": ({"full_attn_idxs": ["1"]}, "full_attn_idxs="),
+    "a number beyond all models": ({"hidden_size": 10**400}, "hidden_size must be at most"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_COVERED)
+def test_what_is_not_covered_is_refused_by_name(name):
+    config, words = NOT_COVERED[name]
+    with pytest.raises(ValueError, match=words):
+        Model.load({**BASE, **config})
+
+
+def test_a_layer_list_without_modules_leaves_the_weights_open():
+    model = Model.load({**FULL, "layers_block_type": ["attention", "mlp", "attention", "moe"]})
+    assert model.kv_bytes_per_token() == 2 * 512
+    with pytest.raises(ValueError, match="hybrid_override_pattern"):
+        model.need("weight_bytes")
+
+
 # ---- weights
 
 FULL = {**BASE, "intermediate_size": 256, "vocab_size": 1_000, "model_type": "llama"}
@@ -181,6 +292,8 @@ REST = 2 * 1_000 * 128 + 9 * 128
     ({}, 2 * (BLOCKS + REST)), ({"torch_dtype": "float32"}, 4 * (BLOCKS + REST)), ({"dtype": "bfloat16"}, 2 * (BLOCKS + REST)),
     ({"tie_word_embeddings": True}, 2 * (BLOCKS + REST - 128_000)),
     ({"attention_bias": True}, 2 * (BLOCKS + REST + 4 * 4 * 128)),
+    ({"attn_output_gate": True}, 2 * (BLOCKS + REST + 4 * 128 * 128)),
+    ({"head_dim": 16, "v_head_dim": 8}, 2 * (BLOCKS + REST - 4 * 128 * 128)),          # V and O half as wide
     ({"quantization_config": {"quant_method": "fp8"}}, BLOCKS + 2 * REST),
     ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, BLOCKS / 2 + 2 * REST),
     ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, BLOCKS / 2 + 2 * REST),

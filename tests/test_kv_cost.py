@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labkit import kv_cost
+from labkit import kv_cost, kv_studies
 from labkit.kv_cost import L11_RULES, Gpu, Model, Roofline, RoundNumbers, break_even_queries, gpu_names, model_names
 
 LLAMA = Model.load("Llama-3-8B")
@@ -310,6 +310,12 @@ def test_gpu_rows():
     (lambda: break_even_queries(-1, 1), "training_gpu_seconds=-1"),
     (lambda: break_even_queries(1, float("nan")), "nan"),
     (lambda: L11_RULES.break_even_queries(0), "corpus_tokens=0"),
+    (lambda: Roofline(LLAMA, "H100", compute_efficiency=[0.5, 0.7]), "compute_efficiency=.*one number"),
+    (lambda: ROOF.max_users(float("inf")), "context=inf must be above 0 and finite"),
+    (lambda: kv_studies.latency(context=0), "context=0"), (lambda: kv_studies.latency(cached=1.5), "cached=1.5"),
+    (lambda: kv_studies.serving(context=0), "0"), (lambda: kv_studies.serving(memory_fraction=1.5), "memory_fraction=1.5"),
+    (lambda: kv_studies.serving(sharing=[]), "sharing=.* is unknown"), (lambda: kv_studies.cache_sizes(kv_heads=["x"]), "kv_heads=.* is unknown"),
+    (lambda: Model.load("x" * 5_000 + ".json"), "cannot be read"), (lambda: Model.load("a\0.json"), "no model is called"),
     (lambda: Gpu(name="mine", memory_bytes=-1), "mine: memory_bytes=-1"),
 ])
 def test_impossible_values_say_what_and_where(call, words):

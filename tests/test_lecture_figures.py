@@ -59,7 +59,11 @@ def test_a_wrong_entry_is_named(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="l14-kv-9b.*did you mean l14-kv-8b"):
         ledger.entries()
     for text, message in (('[l14-kv-8b]\nthere = "1"', "there"), ('[l14-kv-8b]\nhere = "1 +"', "l14-kv-8b"),
-                          ('[l14-kv-8b]\nhere = "1"\ntolerance = -1', "at least 0")):
+                          ('[l14-kv-8b]\nhere = "1"\ntolerance = -1', "at least 0"),
+                          ('[l14-kv-8b]\nhere = "1"\ntolerance = inf', "finite"), ('[l14-kv-8b]\nhere = 1', "here=1 must be a text"),
+                          ('[l14-kv-8b]\nhere = "kv_cots.Model"', "'kv_cots' is neither"), ('[l14-kv-8b]\ntolerance = 1', "'here' is missing"),
+                          ('[l14-kv-8b]\nhere = "1"\nexercise = "yes"', "exercise='yes'"), ('l14-kv-8b = 5', "l14-kv-8b"),
+                          ('[l14-kv-8b', "ledger.toml is not TOML")):
         (tmp_path / "ledger.toml").write_text(text)
         ledger.entries.cache_clear()
         with pytest.raises(ValueError, match=message):

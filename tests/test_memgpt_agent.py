@@ -24,7 +24,7 @@ from labkit.memgpt_demos import (
 from labkit.memgpt_functions import FUNCTIONS, Block, Call, Storage, tool_schemas
 from labkit.memgpt_serving import ServeSettings, serve_session
 from labkit.memgpt_session import even_session
-from labkit.prefix_cache import RadixCache
+from labkit.prefix_cache import BlockCache, RadixCache
 
 
 def scripted(*outputs):
@@ -129,6 +129,10 @@ FAILING = {
     "no name": {"arguments": {}},
     "arguments are a list": {"name": "send_message", "arguments": ["hi"]},
     "arguments are broken JSON": {"name": "send_message", "arguments": "{"},
+    "endless nesting": "[" * 100_000,
+    "endless nesting of arguments": {"name": "send_message", "arguments": "[" * 100_000},
+    "a name that is no text": {"name": ["send_message"], "arguments": {}},
+    "no name at all": Call(None),
 }
 
 
@@ -160,6 +164,15 @@ def test_the_policy_sees_the_error():
 def test_an_exception_in_the_policy_itself_is_not_hidden():
     with pytest.raises(ZeroDivisionError):
         Agent(lambda view: 1 / 0).user("hello")
+
+
+def test_an_exception_in_the_policy_lets_go_of_the_cache():
+    cache = BlockCache(blocks=40)
+    failing = Agent(lambda view: 1 / 0, cache=cache)
+    for _ in range(5):
+        with pytest.raises(ZeroDivisionError):
+            failing.user("hello")
+    assert not cache.start(list(range(600))).refused
 
 
 def test_memory_is_changed_by_functions():
@@ -460,6 +473,12 @@ def test_tokens_are_counted_by_the_tokenizer_given():
 def test_impossible_settings_are_refused(wrong):
     with pytest.raises(ValueError, match=f"AgentSettings.*{next(iter(wrong))}"):
         AgentSettings(**wrong)
+
+
+@pytest.mark.parametrize("blocks", [[], "human", {5: "x"}, 5])
+def test_blocks_are_labels_and_texts(blocks):
+    with pytest.raises(ValueError, match="blocks must be a dict"):
+        Agent(lambda view: None, blocks=blocks)
 
 
 @pytest.mark.parametrize("wrong", [dict(value=3), dict(value="abc", limit=2), dict(limit=0), dict(read_only=None)])

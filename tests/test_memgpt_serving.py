@@ -363,10 +363,15 @@ def test_a_malformed_entry_is_refused_with_number_and_field(tmp_path, change, fi
 
 def test_other_malformed_sessions(tmp_path):
     path = tmp_path / "session.json"
-    for text in ("{}", "12", "[1", ""):
+    for text in ("{}", "12", "[1", "", "[" * 100_000, '[{"user": ' + "9" * 5_000):
         path.write_text(text)
         with pytest.raises(ValueError):
             load_session(path)
+    path.write_bytes(b"\xff\xfe[")
+    with pytest.raises(ValueError, match="session.json is not JSON"):
+        load_session(path)
+    path.write_bytes(b"\xef\xbb\xbf[]")    # a byte-order mark is read over
+    assert load_session(path) == []
     with pytest.raises(ValueError, match="entry 0 .*must be an object"):
         serve_session([[40, 60]])
     with pytest.raises(ValueError, match="entry 1 .*save is missing"):
@@ -391,6 +396,20 @@ def test_impossible_rates_are_refused_by_name(change):
     for make in (even_session, lambda **rates: random_session(0, **rates)):
         with pytest.raises(ValueError, match=next(iter(change))):
             make(**change)
+
+
+@pytest.mark.parametrize("seed", [None, -1, 1.5, "x", True, [1, 2]])
+def test_a_seed_is_a_whole_number_or_a_generator(seed):
+    with pytest.raises(ValueError, match="seed"):
+        random_session(seed)
+
+
+def test_numpys_small_integers_do_not_overflow():
+    small = [dict(user=np.uint8(40), reply=np.int8(60), save=np.bool_(k % 2), hits=np.uint8(250)) for k in range(60)]
+    plain = [dict(user=40, reply=60, save=bool(k % 2), hits=250) for k in range(60)]
+    result = serve_session(small, ServeSettings(window=np.int16(4_000), system=np.int16(1_000), working=np.int16(700), call=np.uint8(30)))
+    assert result == serve_session(plain, ServeSettings(window=4_000))
+    assert all(type(tokens) is int for tokens in result.prefill.values())
 
 
 def test_one_module_speaks_the_whole_vocabulary():

@@ -3,6 +3,7 @@
 import asyncio
 import io
 from dataclasses import dataclass
+from fractions import Fraction
 
 import ipywidgets as widgets
 import numpy as np
@@ -12,7 +13,8 @@ from PIL import Image
 
 from labkit.controls import as_control, choice, human, log_slider, percent, powers, slider, stops, switch
 from labkit.figures import style
-from labkit.panel import Panel, Prediction, _number_text, _read_number
+from labkit.panel import Panel, Prediction
+from labkit.tables import number_text, read_number
 
 X = np.linspace(0, 1, 50)
 
@@ -277,10 +279,151 @@ def test_controls():
 
 @pytest.mark.parametrize("value, text", [(0, "0"), (1234567, "1,234,567"), (2.5, "2.500"), (26.94, "26.94"), (1e-5, "1e-05"),
                                          (0.1234567, "0.1235"), (True, "yes"), (None, "-"), (float("nan"), "-"), (123456.7, "123,457")])
-def test_number_text(value, text):
-    assert _number_text(value) == text
+def testnumber_text(value, text):
+    assert number_text(value) == text
 
 
 @pytest.mark.parametrize("text, value", [("12", 12), ("1,500", 1500), ("1.5k", 1500), ("40 %", 0.4), (".5", 0.5), ("-3", -3), ("107x", 107)])
-def test_read_number(text, value):
-    assert _read_number(text) == pytest.approx(value)
+def testread_number(text, value):
+    assert read_number(text) == pytest.approx(value)
+
+
+# ---- what careless teachers and nasty students do
+
+ODD_VALUES = {"inf": float("inf"), "-inf": -float("inf"), "nan": float("nan"), "none": None, "na": pd.NA, "nat": pd.NaT, "truth": np.True_,
+              "words": "<b>x</b>", "list": [1, 2], "array": np.array([1, 2]), "huge": 1e300, "fraction": Fraction(1, 3)}
+
+
+def test_any_value_can_stand_in_a_table():
+    written = {name: number_text(value) for name, value in ODD_VALUES.items()}
+    assert written == {"inf": "inf", "-inf": "-inf", "nan": "-", "none": "-", "na": "-", "nat": "-", "truth": "yes", "words": "<b>x</b>",
+                       "list": "[1, 2]", "array": "[1 2]", "huge": "1e+300", "fraction": "0.3333"}
+    frame = pd.DataFrame({"now": list(ODD_VALUES.values())}, index=list(ODD_VALUES))
+    frame.attrs["format"] = {"now": "{:.1f}"}
+    text = Panel(simulate, draw, lambda result: frame, slope=(1, 10, 2)).text
+    assert "inf" in text and all(name in text for name in ODD_VALUES)
+
+
+def test_labels_that_stand_twice_are_compared_by_place():
+    panel = Panel(simulate, draw, lambda y: pd.DataFrame({"y": [y[-1], 1.0, y[0]]}, index=["row", "row", "row"]), slope=(1, 10, 2))
+    panel.set(slope=4)
+    assert [line.split()[1:] for line in panel.text.splitlines()[1:4]] == [["4.500", "(was", "2.500)"], ["1"], ["0.5000"]]
+    with pytest.raises(ValueError, match="two columns of one name"):
+        Panel(simulate, draw, lambda y: pd.DataFrame([[1, 2]], columns=["a", "a"]), slope=(1, 10, 2))
+
+
+def test_a_title_is_text_and_not_markup():
+    title = "<script>x</script> & " + "long " * 300
+    panel = Panel(simulate, draw, table, title=title, slope=(1, 10, 2))
+    assert "&lt;script&gt;" in panel.widget.children[0].value and "<script" not in panel.widget.children[0].value
+    assert panel.text.startswith(title)
+    assert Panel(simulate, draw, table, title=None, slope=(1, 10, 2)).title == ""
+
+
+@pytest.mark.parametrize("alt", [None, 5])
+def test_alt_must_be_a_text(alt):
+    with pytest.raises(TypeError, match="alt must give a text"):
+        Panel(simulate, draw, table, alt=lambda result: alt, slope=(1, 10, 2))
+
+
+class Stop(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, Stop])
+@pytest.mark.parametrize("training", [False, True])
+def test_an_interrupt_is_not_swallowed_and_the_panel_lives_on(stop, training):
+    def plain(slope=2):
+        if slope == 3:
+            raise stop
+        return slope * X
+
+    def partials(slope=2):
+        yield X
+        yield plain(slope)
+
+    panel = Panel(partials if training else plain, draw, table, slope=(1, 10, 2))
+    png = panel.png
+    with pytest.raises(stop):
+        panel.set(slope=3)
+    assert panel.png == png and panel.error is None
+    panel.set(slope=4)
+    assert panel.result[-1] == 4 and panel.error is None
+
+
+def test_a_move_made_by_the_simulation_itself_is_the_newer_one():
+    made = []
+
+    def restless(slope=2):
+        if made and slope == 3:
+            made[0].set(slope=4)
+        return slope * X
+
+    made.append(Panel(restless, draw, table, slope=(1, 10, 2)))
+    made[0].set(slope=3)
+    assert made[0].params == {"slope": 4} and made[0].result[-1] == 4 and "4 (was 2)" in made[0].text
+
+
+def test_a_finished_training_is_no_task():
+    async def story():
+        panel = Panel(train, draw, table, steps=(2, 9, 4))
+        panel._inputs["steps"].value = 6
+        await panel.task
+        return panel
+
+    panel = asyncio.run(story())
+    assert panel.task is None and panel.result.step == 6
+
+
+def test_a_training_without_a_result():
+    def nothing(steps=4):
+        yield from ()
+
+    with pytest.raises(ValueError, match="gave no result"):
+        Panel(nothing, draw, table, steps=(2, 9, 4))
+
+
+@pytest.mark.parametrize("guess", ["nan", "inf", float("nan"), float("inf"), "1e999", "9" * 400, True, None, [], "", "1_0", "1/4", "5 GB", "--5"])
+def test_a_prediction_must_be_a_finite_number(guess):
+    panel = Panel(simulate, draw, table, slope=(1, 10, 2), predict=Prediction("last (s)?", lambda y: y[-1]))
+    with pytest.raises(ValueError, match="number"):
+        panel.predict(guess)
+    assert "predicted" not in panel.text
+
+
+@pytest.mark.parametrize("text, value", [("1,5", 1.5), ("1,500", 1500), ("−2", -2), ("1.5 K", 1500), (".5", 0.5), ("5.", 5), ("1e3", 1000),
+                                         (np.int64(5), 5), (np.float32(0.5), 0.5), ("1_000", 1000), ("40 %", 0.4)])
+def test_numbers_as_people_write_them(text, value):
+    assert read_number(text) == pytest.approx(value)
+
+
+def test_a_truth_that_fails_leaves_the_panel_whole():
+    panel = Panel(simulate, draw, table, slope=(1, 10, 2), predict=Prediction("last (s)?", lambda y: y["nothing"]))
+    with pytest.raises(IndexError):
+        panel.predict(5)
+    panel.set(slope=4)
+    assert panel.error is None and "predicted" not in panel.text
+    with pytest.raises(ValueError, match="no such parameter"):
+        Panel(simulate, draw, table, slope=(1, 10, 2), predict=Prediction("q?", lambda y: y[-1], {"slop": 3}))
+
+
+@pytest.mark.parametrize("spec", [(np.int64(1), np.int64(100), np.int64(5)), (np.int8(0), np.int8(100), np.int8(5)), [np.int64(5), np.int64(7)],
+                                  powers(np.int64(1), np.int64(64), np.int64(4)), stops(np.array([4, 5, 6]), np.int64(5)),
+                                  log_slider(np.int32(1), np.int32(1000), np.int32(10))])
+def test_numpy_numbers_become_plain_ones(spec):
+    panel = Panel(simulate, draw, table, slope=spec)
+    for value in panel.controls["slope"].ends:
+        panel.set(slope=np.int64(value))
+        assert type(panel.params["slope"]) is int and "np." not in panel.call
+
+
+@pytest.mark.parametrize("spec", [(0, 10, 5, 0), (0, 10, 5, -1), (0, 10, 5, float("nan")), (0, 10, 5, "1"), (0, 10, 5, True), (0, 10, 5, 1e-9),
+                                  (0, 10**9, 5, 1), (0, float("inf"), 1), (5, 5, 5), ("a", "b", "c"), [float("nan")], [np.array([1, 2])], []])
+def test_an_impossible_control_is_refused_by_name(spec):
+    with pytest.raises(ValueError, match="control 'slope'"):
+        as_control("slope", spec)
+
+
+def test_a_tiny_range_keeps_its_steps():
+    values = [value for _, value in slider(0.0, 1e-12, 0.0).build("x", 0.0).options]
+    assert len(values) == 101 and values[1] == pytest.approx(1e-14)

@@ -440,7 +440,7 @@ def test_the_caller_may_change_its_array_afterwards(make):
 
 @pytest.mark.parametrize("make", ALL)
 @pytest.mark.parametrize("bad", [[], (), np.array([]), [1.0], [1, "a"], "abc", [True, False], 5, None,
-                                 np.array([1.5]), np.zeros((2, 2), int), [2**63], np.array([2**63], np.uint64)])
+                                 {1, 2}, {1: 2}, np.array([1.5]), np.zeros((2, 2), int), [2**63], np.array([2**63], np.uint64)])
 def test_bad_prompts_are_refused_and_change_nothing(make, bad):
     cache = make()
     with pytest.raises(ValueError, match="prompt"):

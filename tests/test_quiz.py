@@ -45,6 +45,19 @@ def test_numbers_end_a_name():
         Quiz("L99")
 
 
+def test_no_name_is_not_every_exercise():
+    for name in ("", None, 5):
+        with pytest.raises(ValueError, match="no exercise"):
+            Quiz(name)
+
+
+def test_an_error_behind_a_button_is_shown(monkeypatch):
+    card = parts(Quiz("L11-1").widget.children[0])
+    monkeypatch.setattr(exercises, "hint", lambda each: 1 / 0)
+    card[3].click()
+    assert "ZeroDivisionError: division by zero" in card[5].value
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_exercise_has_its_home(path):
     """Each exercise of this notebook is asked in it."""

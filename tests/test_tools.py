@@ -189,6 +189,8 @@ def test_check_wants_the_exact_text(tmp_path, saved, text):
     [
         (b"", "not JSON"),
         (b"{", "not JSON: .*line 1 column 2"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"nbformat": ' + b"9" * 5_000 + b"}", "not JSON"),
         (b"\xff\xfe", "not a text file in UTF-8"),
         (b"[]", "not a notebook of format 4"),
         (b'{"nbformat": 3, "worksheets": []}', "not a notebook of format 4"),

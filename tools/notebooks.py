@@ -136,7 +136,7 @@ def read(path):
         nb = json.loads(text)
     except UnicodeDecodeError as error:
         raise NotebookProblem(f"not a text file in UTF-8 ({error})") from None
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise NotebookProblem(f"not JSON: {error}") from None
     except OSError as error:
         raise NotebookProblem(f"cannot be read: {error.strerror}") from None
