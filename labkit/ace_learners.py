@@ -116,7 +116,9 @@ class _Learners:
         need = world.need[t][seed]  # (R, 3)
         needed = need < 2 * self.L
         twin = np.where(needed, need + self.L, need)
-        right, wrong = self.held[self.row[:, None], need], self.held[self.row[:, None], twin]
+        columns = np.hstack([need, twin])  # (R, 6)
+        used = self.held[self.row[:, None], columns]
+        right, wrong = used[:, :3], used[:, 3:]
         share = (self.gain * right.sum(1) - self.harm * wrong.sum(1)) / needed.sum(1)
         success = world.success[t][seed] < self.base + self.use * share - self.summary_harm * self.collapsed
         before = self.held.sum(1)
@@ -126,10 +128,10 @@ class _Learners:
 
         lie = world.lie[t][seed] >= self.reliability
         seen = success != lie
-        self._vote(need, twin, right, wrong, seen)
+        self._vote(columns, used, seen)
         fell = self._rewrite(t, before)
         added = self._learn(t, need, twin, needed, right, wrong, seen, lie)
-        cut = np.minimum(self._prune(need, twin), self._make_room(added))
+        cut = np.minimum(self._prune(columns), self._make_room(added))
         held = self.held.sum(1)
         self.collapsed = (self.collapsed | fell) & (held < self.regrown)
         records = np.minimum(self.records + self.record, np.maximum(self.most - self.bullet * held, 0))
@@ -139,12 +141,11 @@ class _Learners:
         written = self.bullet * np.where(self.rewrites, held, added)
         return kept, written, fell
 
-    def _vote(self, need, twin, right, wrong, seen):
+    def _vote(self, columns, used, seen):
         """Bullets that were used are tagged by what the feedback says, the only thing there is to go by."""
-        for column, used in ((need, right), (twin, wrong)):
-            at = (self.row[:, None], column)
-            self.votes[at] += used
-            self.score[at] += np.where(seen[:, None], used, -1 * used)
+        at = (self.row[:, None], columns)
+        self.votes[at] += used
+        self.score[at] += np.where(seen[:, None], used, -1 * used)
 
     def _rewrite(self, t, before):
         """The one difference: a rewrite keeps each lesson with a chance that falls with length, or collapses."""
@@ -172,29 +173,31 @@ class _Learners:
         self.born[at] = t
         return added
 
-    def _prune(self, need, twin):
+    def _prune(self, columns):
         """Drop used bullets with harmful >= helpful; returns the bullets in front of the first that went."""
         cut = np.full(len(self.row), NOWHERE)
         if not self.prune.any():
             return cut
-        for column in (need, twin):
-            at = (self.row[:, None], column)
-            bad = self.prune[:, None] & self.held[at] & (self.score[at] <= 0) & (self.votes[at] >= self.prune_votes[:, None])
-            for row, place in zip(*np.nonzero(bad)):
-                cut[row] = min(cut[row], self._drop(row, column[row, place]))
+        at = (self.row[:, None], columns)
+        bad = self.prune[:, None] & self.held[at] & (self.score[at] <= 0) & (self.votes[at] >= self.prune_votes[:, None])
+        rows, places = np.nonzero(bad)
+        np.minimum.at(cut, rows, self._drop(rows, columns[rows, places]))
         return cut
 
     def _make_room(self, added):
         """Where there are too many: the lowest helpful - harmful goes, of equals the oldest."""
         cut = np.full(len(self.row), NOWHERE)
-        for row in np.flatnonzero(added & (self.held.sum(1) > self.room)):
-            held = np.flatnonzero(self.held[row])
-            cut[row] = self._drop(row, held[np.lexsort((self.born[row, held], self.score[row, held]))[0]])
+        rows = np.flatnonzero(added)
+        rows = rows[self.held[rows].sum(1) > self.room[rows]]
+        if len(rows):
+            worth = self.score[rows].astype(np.int64) * NOWHERE + self.born[rows]  # the score first, then the age
+            cut[rows] = self._drop(rows, np.where(self.held[rows], worth, np.iinfo(np.int64).max).argmin(axis=1))
         return cut
 
-    def _drop(self, row, column):
-        self.held[row, column] = False
-        return (self.held[row] & (self.born[row] < self.born[row, column])).sum()
+    def _drop(self, rows, columns):
+        """Drop these lessons; returns for each the bullets in front of it."""
+        self.held[rows, columns] = False
+        return (self.held[rows] & (self.born[rows] < self.born[rows, columns][:, None])).sum(axis=1)
 
 
 def simulate(conditions, arm="online", seeds=SEEDS):

@@ -8,6 +8,7 @@ The evolution itself is plain data, a trace: so one trace can be served in every
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,6 @@ import pandas as pd
 from labkit.ace_trace import check_trace, check_whole
 from labkit.ace_trace import even_trace, load_trace, random_trace, save_trace, trace_of  # noqa: F401
 from labkit.kv_cost import Roofline
-
 
 
 # --- modes: what a step leaves of the playbook in the cache, and what the model has to write -------------------
@@ -182,6 +182,7 @@ def step_seconds(prompt, hit, written, settings=PlaybookSettings(), roofline=Non
     return prefill + decode(s.output, prompt) + decode(written, ahead) + decode(s.reflector_output, ahead)
 
 
+@cache
 def default_roofline():
     """Llama-3-8B on one H100, 80 GB: the pair of the lecture notes."""
     return Roofline("Llama-3-8B", "H100 SXM")
