@@ -43,6 +43,7 @@ def test_every_control(panels):
     assert panels, "a notebook without a panel"
     signal.signal(signal.SIGALRM, _too_slow)
     for panel in panels:
+        start = panel.png
         for name, control in panel.controls.items():
             for value in dict.fromkeys(control.ends):
                 signal.alarm(GUARD_S)
@@ -51,6 +52,7 @@ def test_every_control(panels):
                 assert panel.error is None, f"{panel.title}, {name}={value!r}: {panel.error!r}"
                 assert panel.png.startswith(b"\x89PNG") and panel.params[name] == value
             panel.reset()
+            assert panel.png == start, f"{panel.title}: Reset after {name} does not bring back the first picture"
         assert panel.error is None
 
 

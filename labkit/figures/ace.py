@@ -83,8 +83,7 @@ def table_playbook_steps(result: PlaybookSteps) -> pd.DataFrame:
     frame = pd.DataFrame(rows).T.rename(columns={"prompt": "tokens", "hit": "from the cache"})
     frame["computed"] = frame["tokens"] - frame["from the cache"]
     frame["share cached"] = frame["from the cache"] / frame["tokens"]
-    for change in result.changes:
-        frame.loc[f"before it: {change}"] = [""] * 4
+    frame = frame.reindex([*frame.index, *(f"before it: {change}" for change in result.changes)]).astype(object).fillna("")
     frame.attrs["format"] = {"share cached": "{:.1%}"}
     return frame
 
@@ -208,14 +207,14 @@ def draw_learning(fig, result: Learning):
 
 
 def table_learning(result: Learning) -> pd.DataFrame:
-    """One row a way: accuracy over the last tenth, tokens, lessons, collapses, GPU seconds; then the band of the way looked at."""
-    columns = {"accuracy": "accuracy", "tokens": "tokens", "lessons": "right", "wrong": "wrong", "collapses": "collapses", "gpu_seconds": "GPU s"}
-    frame = result.end[list(columns)].rename(columns=columns)
+    """One row a way: accuracy over the last tenth, tokens, lessons, GPU seconds; then the band of the way looked at."""
+    columns = {"accuracy": "accuracy", "tokens": "tokens", "lessons": "right", "wrong": "wrong", "gpu_seconds": "GPU s"}
+    frame = result.end[list(columns)].rename(columns=columns).astype(object)
     frame.index = [_WAYS[way] for way in frame.index]
-    for name, column in (("10 % of the worlds below", "low"), ("10 % of the worlds above", "high")):
-        frame.loc[f"way looked at: {name}"] = [result.end.loc[result.way, column], *[np.nan] * 5]
-    frame.attrs["format"] = {"accuracy": "{:.1%}", "tokens": "{:,.0f}", "right": "{:.1f}", "wrong": "{:.1f}", "collapses": "{:.1f}",
-                             "GPU s": "{:,.0f}"}
+    for name, column in (("10 %", "low"), ("90 %", "high")):  # percentiles over the worlds
+        frame.loc[f"way looked at, {name}"] = [result.end.loc[result.way, column], *[""] * 4]
+    frame.loc["collapses of a rewriter"] = [f"{result.end.loc['rewrite', 'collapses']:.1f}", *[""] * 4]
+    frame.attrs["format"] = {"accuracy": "{:.1%}", "tokens": "{:,.0f}", "right": "{:.0f}", "wrong": "{:.0f}", "GPU s": "{:,.0f}"}
     return frame
 
 

@@ -34,6 +34,8 @@ class Canvas:
                 artist.set_animated(True)
             frame = self._fixed_parts()
             if not moving or fresh or frame != self._frame:
+                for ax in self.figure.axes:
+                    ax.reset_position()  # the layout starts afresh, so that equal states give equal pictures, to the pixel
                 self._agg.draw()
                 self._background, self._frame = self._agg.copy_from_bbox(self.figure.bbox), self._fixed_parts()
             else:

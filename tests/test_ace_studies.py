@@ -1,0 +1,70 @@
+"""The studies behind the ACE notebook's panels against second ways."""
+
+import numpy as np
+import pytest
+
+from labkit import ace, ace_studies
+
+
+@pytest.mark.parametrize("sections", ace_studies.SECTIONS)
+def test_what_the_cache_holds_of_a_playbook(sections):
+    """Character by character instead of by the common prefix; lines and sizes tell the same."""
+    for rendering, counters in ace_studies.RENDERINGS.items():
+        steps, prompts = ace_studies._run(sections, True)
+        for step in range(2, len(ace_studies.TASKS) + 1):
+            result = ace_studies.playbook_steps(step, sections)
+            old, new = prompts[rendering][step - 2 : step]
+            same = next(at for at, (a, b) in enumerate(zip(old, new)) if a != b)
+            size = result.sizes[rendering].loc[step]
+            assert (size["prompt"], size["hit"]) == (-(-len(new) // 4), same // 4)
+            held = [cached for _, cached in result.lines[rendering]]
+            assert held == sorted(held, reverse=True)  # a prefix of the lines
+            assert sum(len(line) for line, cached in result.lines[rendering] if cached) <= same
+            assert steps[step - 1].shown.render(counters) in new
+
+
+def test_one_section_and_metadata_only_breaks_nowhere_but_at_the_end():
+    """Where nothing is deleted, every prompt keeps the whole of the playbook before it."""
+    steps, prompts = ace_studies._run("one section", False)
+    gone = [n for n, step in enumerate(steps) if step.playbook.retired != step.shown.retired]
+    for n, (step, new) in enumerate(zip(steps, prompts["counters as metadata"][1:])):
+        if n not in gone:
+            assert new.startswith(ace_studies.SYSTEM + step.shown.render(counters=False).rstrip())
+
+
+def test_what_changed_says_all_that_did():
+    first, wrong = ace_studies.playbook_steps(1), ace_studies.playbook_steps(14)
+    assert first.changes == [] and "sai-00005 deleted" in wrong.changes
+    assert ace_studies.playbook_steps(11).changes == ["sai-00007 merged into sai-00001"]
+    for bad in (0, 17, 2.0, True):
+        with pytest.raises(ValueError, match="step must be"):
+            ace_studies.playbook_steps(bad)
+    with pytest.raises(ValueError, match="sections must be one of three sections"):
+        ace_studies.playbook_steps(1, "none")
+
+
+@pytest.mark.parametrize("settings", [dict(), dict(batch=16, reflector_output=70, drop_every=10), dict(p_add=0.0, touched=0)])
+def test_seconds_by_cause_add_up(settings):
+    result = ace_studies.playbook_cost("counters", **settings)
+    names = ("p_add", "touched", "drop_every")
+    trace = ace.even_trace(**{name: settings[name] for name in names if name in settings})
+    for mode in ace.MODES:
+        s = ace.PlaybookSettings(mode=mode, **{name: v for name, v in settings.items() if name not in names})
+        run = ace.serve_playbook(trace, s)
+        assert result.seconds.loc[mode].sum() == pytest.approx(run.gpu_seconds)
+        assert (result.seconds.loc[mode] >= -1e-9).all() and result.served[mode] == run
+    np.testing.assert_allclose(result.seconds["answer"], result.seconds.loc["append", "answer"])  # same prompts, same answers
+
+
+def test_panels_end_where_the_studies_do():
+    result = ace_studies.learning("append", 0.9, budget=800, prune=True, arm="offline")
+    settings = ace.LearningSettings(budget=800, prune=True)
+    study = ace.learning_study("append", 0.9, settings, "offline")
+    assert result.end.loc["append", "accuracy"] == pytest.approx(study["accuracy"].iloc[-30:].mean())
+    assert result.end.loc["append", "gpu_seconds"] == pytest.approx(study.loc[~study["training"], "gpu_seconds"].sum())
+    sweep = ace_studies.catching_up(1 / 60).sweep
+    alone = ace.simulate([ace.Condition("rewrite", 1.0, ace.LearningSettings(survival=0.99, collapse=1 / 60))])
+    row = sweep.loc[np.isclose(sweep["survival"], 0.99), "rewrite"].item()
+    assert row == pytest.approx(alone["accuracy"][-30:].mean())
+    with pytest.raises(ValueError, match="way must be one of none"):
+        ace_studies.learning("best")
