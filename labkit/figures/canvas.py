@@ -34,8 +34,9 @@ class Canvas:
                 artist.set_animated(True)
             frame = self._fixed_parts()
             if not moving or fresh or frame != self._frame:
-                for ax in self.figure.axes:
-                    ax.reset_position()  # the layout starts afresh, so that equal states give equal pictures, to the pixel
+                for ax in self.figure.axes:  # the layout starts afresh, so that equal states give equal pictures, to the pixel
+                    if ax.get_subplotspec() is not None:
+                        ax.set_subplotspec(ax.get_subplotspec())
                 self._agg.draw()
                 self._background, self._frame = self._agg.copy_from_bbox(self.figure.bbox), self._fixed_parts()
             else:

@@ -1,0 +1,92 @@
+"""labkit.cacheblend_studies and its figures: each study against the functions it stands for, and against hand arithmetic."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from labkit import cacheblend as cb
+from labkit import cacheblend_studies as studies
+from labkit.figures import tiny_transformer as tiny_figures
+from labkit.kv_cost import Model
+from labkit.tiny_transformer import TinyTransformer, sample
+
+
+def test_rag_reuse_is_one_study_at_three_views():
+    result = studies.rag_reuse(library=100, k=4, skew=1.2)
+    assert result.sizes.loc[100].to_dict() == pytest.approx(result.at["hit_share"].to_dict())
+    assert result.places.mean().to_dict() == pytest.approx(result.at["hit_share"].to_dict())
+    prefix = result.places.drop(columns="CacheBlend")
+    assert (prefix.diff().dropna() <= 0).all().all()        # a prefix ends once
+
+
+@pytest.mark.parametrize("precision, most", [("float64", 1e-14), ("float32", 1e-6), ("float16", 0.005)])
+@pytest.mark.parametrize("dims, base", [(2, 10), (8, 10_000), (128, 500_000)])
+def test_a_turned_key_is_as_exact_as_its_format(precision, most, dims, base):
+    result = studies.rope_shift(4_321, base, dims, precision)
+    assert result.errors["turned"].max() < most and result.at["turned"] < most
+    assert result.pairs["moved_x"].to_numpy() == pytest.approx(result.pairs["computed_x"].to_numpy(), abs=10 * most)
+    assert result.pairs["turns"].iloc[0] == pytest.approx(4_321 / (2 * np.pi))
+
+
+def test_who_is_recomputed():
+    for rule in cb.RULES:
+        picked = cb.picked_by_rank(0.15, rule)
+        assert picked.mean() == pytest.approx(int(0.15 * 3072) / 2560)
+    oracle = cb.picked_by_rank(0.15, "oracle", bins=2560)
+    assert oracle.iloc[:460].eq(1).all() and oracle.iloc[460:].eq(0).all()
+    assert (cb.picked_by_rank(0.15, "hkvd").diff().dropna() < 0.02).all()      # the more dependent, the likelier
+    result = studies.recompute(0.3, "random", 3.0, 0.7)
+    assert result.quality["hkvd"] == cb.blend_quality(0.3, tail=3)
+    assert result.held.iloc[-1] == pytest.approx(1, abs=0.01)
+
+
+def test_the_lecture_notes_times_in_proportion():
+    times = studies.device_times()
+    assert {name: times[name] for name in cb.DEVICES} == cb.LECTURE
+    other = studies.device_times(tokens=6_144, disk=9.6)
+    assert other["ssd"].load_ms == pytest.approx(16) and other["cpu"].load_ms == pytest.approx(8) and other["cpu"].full_ms == 40
+    assert times["remote"].load_ms == pytest.approx(16 * 4.8 / 12.5)
+
+
+def test_timing_of_a_model_and_the_controller():
+    result = studies.timing("Llama-3-8B", "ssd", 0.15, True)
+    assert result.table.loc["ssd", "reuse"] == pytest.approx(1e3 * 3072 * Model.load("Llama-3-8B").kv_bytes_per_token() / 4.8e9)
+    assert result.table.loc["ssd", "fraction"] == result.pipeline.fraction == 1.0
+    assert result.table.loc["ssd", "blend"] > result.table.loc["ssd", "full"]      # simply recomputing wins
+    assert studies.timing(controller=True).table["fraction"].tolist() == pytest.approx([0.15, 0.2, 0.8, 0.3072])
+    assert studies.timing(fraction=0.4, controller=True).table.loc["cpu", "fraction"] == 0.4
+    assert studies.LECTURE_NOTES in studies.MODELS and "Mistral-7B-v0.1" not in studies.MODELS
+
+
+@pytest.mark.parametrize("call", [
+    lambda: studies.rope_shift(precision="bf16"), lambda: studies.rope_shift(dims=7), lambda: studies.timing(disk=0),
+    lambda: studies.timing(device="tape"), lambda: studies.device_times(tokens=0), lambda: studies.trained(sequence=100),
+    lambda: studies.trained(sequence=-1), lambda: studies.timing(fraction=2), lambda: studies.rag_reuse(k=0),
+])
+def test_impossible_settings(call):
+    with pytest.raises(ValueError):
+        call()
+
+
+def test_the_drawn_sequence_follows_the_sliders():
+    result = studies.trained(0.2, "hkvd", 0.2, 7)
+    model, batch = TinyTransformer.load(), sample(studies.SEQUENCES, 0, 0.2)
+    blend = model.blend(batch, 0.2)
+    assert (result.answers["blend"] == blend.answers[7]).all() and (result.answers["right"] == batch.answers[7]).all()
+    assert (result.maps[1] == blend.deviation[7, :, 1]).all()
+    assert (result.maps[2] == np.where(blend.recomputed[7], 0, result.maps[1])).all()
+    fig = Figure()
+    artists = tiny_figures.draw_trained(fig, result)(result)
+    marks = {artist.get_label(): artist.get_xdata() - 0.5 for artist in artists if artist.get_label() in ("recomputed", "bridging fact")}
+    assert marks["recomputed"].tolist() == np.flatnonzero(blend.recomputed[7]).tolist()
+    assert marks["bridging fact"].tolist() == np.flatnonzero(batch.bridging[7]).tolist()
+    shown = [tiny_figures.answer_lines(result, wanted).split("\n") for wanted in (True, False)]
+    for right, wrong in zip(*shown):        # the two texts lie on each other: nothing may be printed over
+        assert all(a == " " or b == " " for a, b in zip(right, wrong))
+
+
+def test_tables_for_the_text():
+    log = studies.training_log()
+    assert log.loc["yes", "reuse, hops 2"].max() < 0.1 < 0.9 < log.loc["no", "reuse, hops 2"].min()
+    assert studies.paper_examples().loc["Llama-70B", "TTFT, 15 %"] == pytest.approx(560)
+    assert studies.paper_table().loc["default recompute ratio", "value"] == 15
