@@ -1,25 +1,33 @@
-"""How fast is a slider?  Key press to painted picture, in one browser session, and CPU a move without a browser.
+"""How fast is a slider?  For the heaviest panel of every notebook: CPU a move, and key press to painted picture.
 
-    python benchmarks/slider_latency.py [--presses 25]
+    python benchmarks/slider_latency.py [01 05 ...] [--presses 20] [--no-browser]
 
-Three sliders are compared in the same JupyterLab: the floor (a bare slider echoed into text), the heaviest panel of
-notebook 1, and the same figure drawn with `interact` and the inline backend.  Goals: at most 2.5 times the floor, at
-least 3.5 times faster than `interact`.
+Three sliders are compared in one JupyterLab: the floor (a bare slider echoed into text), the panel, and the same simulation
+and figure under `interact` with the inline backend.  Goals: at most 2.5 times the floor, at least 3.5 times faster than
+`interact`.  A panel that trains is timed to its first redraw.  The last columns are the notebook's own run (as nbval does it).
 """
 
 import argparse
+import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import nbformat
-from nbformat.v4 import new_code_cell, new_notebook
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import nbformat  # noqa: E402  (after the threads are set)
+from nbformat.v4 import new_code_cell, new_notebook  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 import browser as chromium  # noqa: E402  (tests/browser.py)
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("0*.ipynb"))
 
 FLOOR = """
 import ipywidgets as widgets
@@ -28,32 +36,32 @@ slider.observe(lambda change: setattr(echo, "value", str(change.new)), "value")
 box = widgets.VBox([slider, echo]); box.add_class("bench-0"); box
 """
 PANEL = """
-from labkit import kv_studies
-from labkit.controls import stops
-from labkit.figures import kv_cost as figures
-from labkit.panel import Panel
-contexts = [20_000 + 400 * i for i in range(101)]
-panel = Panel(kv_studies.latency, figures.draw_latency, figures.table_latency, alt=figures.alt_latency, title="panel",
-              size=(9.8, 4.6), context=stops(contexts, contexts[20]), cached=(0.0, 1.0, 0.5))
+import sys; sys.path.insert(0, {here!r})
+import slider_latency as bench
+panel, name = bench.heaviest(bench.panels_of({path!r}))
 panel.widget.add_class("bench-1"); panel
 """
 INTERACT = """
 %matplotlib inline
+import inspect
 import matplotlib.pyplot as plt
-def show(i=20):
-    result = kv_studies.latency(context=contexts[i], cached=0.5)
-    fig = plt.figure(figsize=(9.8, 4.6), layout="constrained")
-    figures.draw_latency(fig, result)(result)
+stops = bench.stops_of(panel, name)
+def show(i):
+    result = panel._simulate(**panel.params | {name: stops[i]})
+    result = next(result) if inspect.isgenerator(result) else result
+    fig = plt.figure(figsize=panel._canvas.figure.get_size_inches(), layout="constrained")
+    update = panel.draw(fig, result)
+    if update is not None:
+        update(result)
     plt.show()
-widget = widgets.interactive(show, i=(0, 100)); widget.add_class("bench-2"); widget
+widget = widgets.interactive(show, i=widgets.IntSlider(len(stops) // 2, 0, len(stops) - 1)); widget.add_class("bench-2"); widget
 """
 
-# Waits until the next change under `root` is on the screen: text has changed or a picture has been decoded, and two frames have passed.
+# Waits until the next change under `root` is on the screen: text has changed or a picture has been decoded, and a frame has passed.
 WATCH = """([index]) => {
     const root = document.querySelector(`.bench-${index}`);
-    const pictures = () => [...root.querySelectorAll('img')].map(img => img.src).join();
-    const echo = index === 0 ? root.querySelector('.widget-label:last-child') : null;
-    const state = () => index === 0 ? echo.textContent : pictures();
+    const state = () => index === 0 ? root.querySelector('.widget-label:last-child').textContent
+        : [...root.querySelectorAll('img')].map(img => img.src).join();
     const before = state();
     window.__pressed = null; window.__painted = null;
     addEventListener('keydown', () => window.__pressed = performance.now(), {capture: true, once: true});
@@ -67,75 +75,123 @@ WATCH = """([index]) => {
 }"""
 
 
-def press(page, index):
+def panels_of(path):
+    """The panels that a notebook's cells make, run here."""
+    from labkit import panel as module
+
+    made, original = [], module.Panel
+
+    class Caught(original):
+        def __init__(self, simulate, draw, *args, **kwargs):
+            super().__init__(simulate, draw, *args, **kwargs)
+            self.draw = draw
+            made.append(self)
+
+    module.Panel, names, printed = Caught, {"__name__": "__main__"}, sys.stdout
+    try:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+        for cell in json.loads(Path(path).read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+    finally:
+        module.Panel, sys.stdout = original, printed
+    return made
+
+
+def stops_of(panel, name):
+    """The values at which a slider stops."""
+    return [value for _, value in panel._inputs[name].options]
+
+
+def slider_of(panel):
+    """The slider with the most stops, or None."""
+    sliders = [name for name, widget in panel._inputs.items() if type(widget).__name__ == "SelectionSlider"]
+    return max(sliders, key=lambda name: len(stops_of(panel, name)), default=None)
+
+
+def cpu_of_a_move(panel, name, moves=12):
+    """(simulation alone, with the picture): CPU milliseconds of a move, medians over different values."""
+    stops = stops_of(panel, name)
+    values = [stops[(i * max(1, len(stops) // moves)) % len(stops)] for i in range(1, moves + 1)]
+    alone, whole = [], []
+    for value in values:
+        for sample, move in ((whole, lambda: panel.set(**{name: value})),
+                             (alone, lambda: panel._last(panel._simulate(**panel.params | {name: value})))):
+            start = time.process_time()
+            move()
+            sample.append(1000 * (time.process_time() - start))
+    panel.reset()
+    return statistics.median(alone), statistics.median(whole)
+
+
+def heaviest(panels):
+    """The panel whose move costs most CPU, and its slider."""
+    movable = [(panel, slider_of(panel)) for panel in panels]
+    movable = [(panel, name) for panel, name in movable if name is not None]
+    return max(movable, key=lambda pair: cpu_of_a_move(*pair, moves=4)[1])
+
+
+def press(page, index, key):
     """Milliseconds from one key press to the painted change."""
     page.evaluate(WATCH, [index])
-    page.keyboard.press("ArrowRight")
+    page.keyboard.press(key)
     page.wait_for_function("window.__painted !== null")
     return page.evaluate("window.__painted - window.__pressed")
 
 
-def in_the_browser(presses):
-    """Median latency (ms) of the floor, the panel and `interact`."""
+def latencies(path, presses):
+    """Median latency (ms) of the floor, the notebook's heaviest panel and `interact`."""
     with tempfile.TemporaryDirectory() as folder:
-        notebook = new_notebook(cells=[new_code_cell(source) for source in (FLOOR, PANEL, INTERACT)])
+        cells = [FLOOR, PANEL.format(here=str(ROOT / "benchmarks"), path=str(path)), INTERACT]
+        notebook = new_notebook(cells=[new_code_cell(source) for source in cells])
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
         nbformat.write(notebook, Path(folder) / "bench.ipynb")
         with chromium.start_lab(Path(folder)) as lab, chromium.open_browser() as started:
             with chromium.opened(started, lab, "bench.ipynb") as page:
-                chromium.run_all(page)
+                chromium.run_all(page, timeout=240)
                 times = []
                 for index in range(3):
-                    page.locator(f".bench-{index} [role=slider]").first.focus()
+                    widest = page.locator(f".bench-{index} [role=slider]")
+                    handle = widest.first if index != 1 else max(widest.all(), key=lambda h: float(h.get_attribute("aria-valuemax")))
+                    handle.focus()
                     sample = []
-                    for _ in range(presses):
-                        sample.append(press(page, index))
-                        page.wait_for_timeout(120)  # the kernel is idle again before the next key
+                    for turn in range(presses):
+                        sample.append(press(page, index, "ArrowRight" if turn % 2 else "ArrowLeft"))
+                        page.wait_for_timeout(150)  # the kernel is idle again before the next key
                     times.append(statistics.median(sample[3:]))
                 return times
 
 
-def cpu_of_a_move(presses):
-    """CPU milliseconds of a move for each panel of notebook 1: simulation alone, and with the picture."""
-    import json
+def run_seconds(path):
+    """(wall, CPU) seconds of the whole notebook in a kernel of its own."""
+    start, before = time.perf_counter(), os.times()
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", str(path)],
+                   cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    after = os.times()
+    return time.perf_counter() - start, after.children_user + after.children_system - before.children_user - before.children_system
 
-    from labkit import panel as panel_module
 
-    made = []
-
-    class Caught(panel_module.Panel):
-        def __init__(self, *args, **kwargs):
-            super().__init__(*args, **kwargs)
-            made.append(self)
-
-    panel_module.Panel = Caught
-    names = {}
-    for cell in json.loads((ROOT / "notebooks" / "01_kv_cost.ipynb").read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] == "code" and ("Panel(" in "".join(cell["source"]) or "import" in "".join(cell["source"])):
-            exec("".join(cell["source"]), names)
-    for panel in made:
-        contexts = [4_000 + 50 * i for i in range(presses)]
-        sample = {"simulation": [], "with picture": []}
-        for context in contexts:
-            start = time.process_time()
-            panel._simulate(**panel.params | {"context": context})
-            sample["simulation"].append(1000 * (time.process_time() - start))
-            start = time.process_time()
-            panel.set(context=context)
-            sample["with picture"].append(1000 * (time.process_time() - start))
-        yield panel.title, *(statistics.median(times) for times in sample.values())
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="beginnings of notebook names; all without")
+    parser.add_argument("--presses", type=int, default=20)
+    parser.add_argument("--no-browser", action="store_true")
+    chosen = parser.parse_args()
+    paths = [path for path in NOTEBOOKS if not chosen.names or path.name.startswith(tuple(chosen.names))]
+    print(f"{'notebook, heaviest panel':<52}{'CPU a move (ms)':>18}{'key to picture (ms)':>26}{'ratios':>14}{'nbval (s)':>14}")
+    print(f"{'':<52}{'alone':>9}{'picture':>9}{'floor':>8}{'panel':>8}{'interact':>10}{'<=2.5':>7}{'>=3.5':>7}{'wall':>7}{'CPU':>7}")
+    for path in paths:
+        panel, name = heaviest(panels_of(path))
+        alone, whole = cpu_of_a_move(panel, name)
+        line = f"{path.stem + ': ' + panel.title[:34]:<52}{alone:>9.1f}{whole:>9.1f}"
+        if chosen.no_browser or chromium.why_not():
+            line += f"{'-':>8}{'-':>8}{'-':>10}{'-':>7}{'-':>7}"
+        else:
+            floor, ours, interact = latencies(path, chosen.presses)
+            line += f"{floor:>8.0f}{ours:>8.0f}{interact:>10.0f}{ours / floor:>7.2f}{interact / ours:>7.2f}"
+        wall, cpu = run_seconds(path)
+        print(f"{line}{wall:>7.1f}{cpu:>7.1f}", flush=True)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--presses", type=int, default=25)
-    presses = parser.parse_args().presses
-    print("CPU a move (ms, median)          simulation   with picture    goals: 20 and 30")
-    for title, simulation, picture in cpu_of_a_move(presses):
-        print(f"  {title[:30]:<30} {simulation:>11.1f} {picture:>14.1f}")
-    if chromium.why_not():
-        sys.exit(f"no latency in a browser: {chromium.why_not()}")
-    floor, panel, interact = in_the_browser(presses)
-    print(f"key press to painted picture (ms, median of {presses - 3}): floor {floor:.0f}, panel {panel:.0f}, interact {interact:.0f}")
-    print(f"  panel / floor    {panel / floor:.2f}   goal: at most 2.5")
-    print(f"  interact / panel {interact / panel:.2f}   goal: at least 3.5")
+    main()
