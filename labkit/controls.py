@@ -90,7 +90,7 @@ def _slide(values, text):
 
     def build(name, value):
         return widgets.SelectionSlider(options=[(text(v), v) for v in values], value=value, description=name,
-                                       continuous_update=True, layout=_LAYOUT, style=_STYLE)
+                                       tooltip=name, continuous_update=True, layout=_LAYOUT, style=_STYLE)
 
     return build
 

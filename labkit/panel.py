@@ -311,7 +311,7 @@ class Panel:
         reset = widgets.Button(description="Reset", tooltip="Every control back to its start", layout={"width": "90px"})
         reset.on_click(lambda _: self.reset())
         grid = widgets.GridBox([*self._inputs.values(), reset],
-                               layout={"grid_template_columns": "repeat(auto-fit, minmax(400px, 1fr))", "grid_gap": "2px 24px"})
+                               layout={"grid_template_columns": "repeat(auto-fit, minmax(min(400px, 100%), 1fr))", "grid_gap": "2px 24px"})
         box = widgets.VBox([*title, *self._prediction_box(), grid, self.screen])
         box.add_class("labkit-panel")
         return box
@@ -320,7 +320,8 @@ class Panel:
         if self._predict is None:
             return []
         field = widgets.Text(description=f"Predict first: {self._predict.question}", placeholder="your number",
-                             style={"description_width": "initial"}, layout={"width": "78%"})
+                             continuous_update=False,  # sent when it is left, or by Enter, which screen.js turns into Commit
+                             style={"description_width": "initial"}, layout={"flex": "1 1 300px", "width": "auto"})
         commit = widgets.Button(description="Commit", layout={"width": "90px"})
 
         def committed(_):
@@ -333,7 +334,7 @@ class Panel:
                 self.screen.status, self.screen.failed = "Your prediction stands beside the truth at the end of the table.", False
 
         commit.on_click(committed)
-        return [widgets.HBox([field, commit])]
+        return [widgets.HBox([field, commit], layout={"flex_flow": "row wrap"})]
 
 
 # -- small helpers -------------------------------------------------------------------------------------------------

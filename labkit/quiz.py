@@ -4,10 +4,43 @@ The questions and their judging are in `labkit.exercises`; this is only their fa
 """
 
 import html
+import pathlib
 
+import anywidget
 import ipywidgets as widgets
+import traitlets
 
 from labkit import exercises
+
+
+class Reply(anywidget.AnyWidget):
+    """What an exercise answers, as HTML; read aloud by a screen reader.  It also makes Enter in the answer's field press Check."""
+
+    _esm = """
+    export default {
+      render({ model, el }) {
+        el.setAttribute("role", "status");
+        const write = () => { el.innerHTML = model.get("value"); };
+        model.on("change:value", write);
+        write();
+        const enter = (event) => {
+          if (event.key !== "Enter" || event.shiftKey || event.isComposing || !event.target.matches("input")) return;
+          event.target.dispatchEvent(new Event("change", { bubbles: true })); // the answer goes to the kernel first
+          event.target.closest(".widget-hbox").querySelector("button").click();
+        };
+        const attach = () => {
+          const card = el.closest(".labkit-quiz");
+          if (!card) return requestAnimationFrame(attach);
+          card.setAttribute("role", "group");
+          card.setAttribute("aria-label", card.querySelector("b")?.textContent ?? "Exercise");
+          card.addEventListener("keydown", enter, true);
+        };
+        requestAnimationFrame(attach);
+      },
+    };
+    """
+    _css = pathlib.Path(__file__).parent / "screen.css"
+    value = traitlets.Unicode().tag(sync=True)
 
 
 class Quiz:
@@ -29,9 +62,9 @@ class Quiz:
 
     def _card(self, exercise_id):
         question = widgets.HTML(_page(exercises.show(exercise_id)))
-        field = widgets.Text(description="Answer", placeholder="a number with its unit, or a word", layout={"width": "340px"})
-        reply = widgets.HTML()
-        reply.add_class("labkit-reply")
+        field = widgets.Text(description="Answer", placeholder="a number with its unit, or a word", continuous_update=False,
+                             layout={"width": "300px"})
+        reply = Reply()
 
         def say(note):
             try:
@@ -42,10 +75,10 @@ class Quiz:
         buttons = []
         for text, note in (("Check", lambda: exercises.check(exercise_id, field.value)),
                            ("Hint", lambda: exercises.hint(exercise_id)), ("Solution", lambda: exercises.solution(exercise_id))):
-            button = widgets.Button(description=text, layout={"width": "90px"})
+            button = widgets.Button(description=text, tooltip=f"{text}: exercise {exercise_id}", layout={"width": "90px"})
             button.on_click(lambda _, note=note: say(note))
             buttons.append(button)
-        card = widgets.VBox([question, widgets.HBox([field, *buttons]), reply])
+        card = widgets.VBox([question, widgets.HBox([field, *buttons], layout={"flex_flow": "row wrap"}), reply])
         card.add_class("labkit-quiz")
         return card
 
@@ -64,7 +97,7 @@ def _page(note) -> str:
     pieces = []
     for i, block in enumerate(body.split("```")):
         if i % 2:
-            pieces.append(f"<pre style='background:#f0f0f0;padding:6px'>{block.removeprefix('python').strip()}</pre>")
+            pieces.append(f"<pre class='labkit-code'>{block.removeprefix('python').strip()}</pre>")
         else:
             pieces += [f"<p style='margin:4px 0;white-space:pre-line'>{part}</p>" for part in block.split("\n\n") if part.strip()]
     return f"<div style='font-size:15px;line-height:1.45;max-width:900px'><b>{heading}</b>{''.join(pieces)}</div>"

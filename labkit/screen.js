@@ -15,7 +15,6 @@ export default {
     const scroll = make("div", "labkit-scroll");
     scroll.tabIndex = 0; // a wide table scrolls by keyboard too
     scroll.setAttribute("role", "region");
-    scroll.setAttribute("aria-label", "numbers of this panel");
     const table = make("table", "labkit-table", scroll);
     const call = make("code", "labkit-call");
 
@@ -36,10 +35,11 @@ export default {
       const line = (cells, section, tag) => {
         const tr = make("tr", "", section);
         cells.forEach((cell, i) => {
-          const td = make(i === 0 ? "th" : tag, "", tr);
-          td.textContent = cell.text ?? cell;
-          if (tag === "th" && i > 0) td.scope = "col";
-          if (i === 0) td.scope = tag === "th" ? "col" : "row";
+          const text = cell.text ?? cell;
+          const heads = text && (i === 0 || tag === "th"); // an empty corner is no heading
+          const td = make(heads ? "th" : "td", "", tr);
+          td.textContent = text;
+          if (heads) td.scope = tag === "th" ? "col" : "row";
           if (cell.was) make("span", "labkit-was", td).textContent = ` (was ${cell.was})`;
           if (cell.was) td.classList.add("labkit-changed");
         });
@@ -58,22 +58,51 @@ export default {
     model.on("change:status change:failed change:call", say);
     paint(); write(); say();
 
-    // ipywidgets draws its sliders without an accessible name: lend each handle its label and read-out.
-    let observer = null;
+    // ipywidgets draws its sliders without an accessible name, and lets their read-outs be typed into to no effect:
+    // lend each handle its label and read-out, and take the read-out out of the Tab order.
     const name = (root) => root.querySelectorAll(".widget-slider").forEach((slider) => {
       const handle = slider.querySelector("[role=slider]");
-      const text = (cls) => slider.querySelector(cls)?.textContent ?? "";
-      handle?.setAttribute("aria-label", text(".widget-label"));
-      handle?.setAttribute("aria-valuetext", text(".widget-readout"));
+      const readout = slider.querySelector(".widget-readout");
+      handle?.setAttribute("aria-label", slider.querySelector(".widget-label")?.textContent ?? "");
+      handle?.setAttribute("aria-valuetext", readout?.textContent ?? "");
+      if (readout?.contentEditable === "true") readout.contentEditable = "false";
     });
+
+    // JupyterLab takes plain keys before a list or a check box gets them: arrows would leave the panel, "b" would
+    // insert a cell.  Keep them for the control that has the focus; Ctrl-S, Shift-Enter, Escape stay JupyterLab's.
+    const keep = (root, event) => {
+      if (!root.contains(event.target)) return;
+      const theirs = event.ctrlKey || event.metaKey || event.altKey || event.key === "Escape" || (event.shiftKey && event.key === "Enter");
+      event.target.toggleAttribute("data-lm-suppress-shortcuts", !theirs);
+      if (event.key === "Enter" && !theirs && !event.isComposing && event.target.matches(".widget-text input")) {
+        event.target.dispatchEvent(new Event("change", { bubbles: true })); // the number goes to the kernel first
+        event.target.closest(".widget-hbox").querySelector("button").click();
+      }
+    };
+
+    // A prediction is committed once: its field and button go grey, and the focus goes on to the first control.
+    const moveOn = (root) => {
+      if (root.contains(document.activeElement) && document.activeElement.disabled)
+        root.querySelector(".widget-gridbox :is(select, input, [role=slider])")?.focus();
+    };
+
+    let detach = null;
     const attach = () => {
       const root = el.closest(".labkit-panel");
       if (!root) return requestAnimationFrame(attach);
-      observer = new MutationObserver(() => name(root));
-      observer.observe(root, { subtree: true, childList: true, characterData: true });
+      const title = root.querySelector(".labkit-title")?.textContent ?? "panel";
+      root.setAttribute("role", "group");
+      root.setAttribute("aria-label", title);
+      scroll.setAttribute("aria-label", `Numbers of ${title}`);
+      table.setAttribute("aria-label", title);
+      const observer = new MutationObserver(() => { name(root); moveOn(root); });
+      observer.observe(root, { subtree: true, childList: true, characterData: true, attributeFilter: ["contenteditable", "disabled"] });
+      const keys = (event) => keep(root, event);
+      window.addEventListener("keydown", keys, true); // before JupyterLab, which listens on the document
+      detach = () => { observer.disconnect(); window.removeEventListener("keydown", keys, true); };
       name(root);
     };
     requestAnimationFrame(attach);
-    return () => { observer?.disconnect(); if (url) URL.revokeObjectURL(url); };
+    return () => { detach?.(); if (url) URL.revokeObjectURL(url); };
   },
 };
