@@ -34,11 +34,12 @@ lab: $(VENV)/.lab
 	$(BIN)/python -m jupyter lab --config=tools/jupyter/jupyter_lab_config.py --port=$(PORT) \
 	  $(if $(filter no,$(BROWSER)),--no-browser)
 
+# Two workers, a file each at a time: the browser tests wait more than they compute.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-fast: $(VENV)/.test
-	$(BIN)/python -m pytest -m "not browser and not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not browser and not slow"
 
 notebooks: $(VENV)/.test
 	$(BIN)/python tools/notebooks.py save

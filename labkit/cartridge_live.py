@@ -6,6 +6,7 @@ presets, whose numbers must not be compared with those of the lecture setting.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from labkit.cartridge_world import (
 from labkit.kv_cost import ANSWER_TOKENS, L11_RULES, QUESTION_TOKENS, Roofline, break_even_queries
 
 KINDS = 5  # kinds of seed prompts in the paper
+PARTS = 4  # of a document whose accuracy is looked at part by part
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +26,8 @@ class Training:
     """A training so far.
 
     step, steps : done and planned.  settings, facts, cartridge : what is trained, for which document, its newest state.
-    curve : DataFrame by step, columns loss (nats) and accuracy (reworded questions).
+    curve : DataFrame by step, columns loss (nats), accuracy (reworded questions) and strongest (mean share of attention that
+        a question's strongest slot gets).
     """
 
     step: int
@@ -44,7 +47,7 @@ class Training:
         """On reworded questions, now."""
         return float(self.curve["accuracy"].iloc[-1])
 
-    @property
+    @cached_property
     def original(self):
         """Accuracy on the document's own wording, now."""
         return accuracy(self.cartridge, self.facts, paraphrase=False)
@@ -54,21 +57,28 @@ class Training:
         """Facts of the document for each row of the cartridge: how many times smaller the cache is."""
         return len(self.facts) / len(self.cartridge)
 
+    @cached_property
+    def by_part(self):
+        """Accuracy for each quarter of the document, on one rewording of every fact, array (4,)."""
+        questions, asked = (part[:len(self.facts)] for part in self.facts.test)
+        right = (self.cartridge.read(questions) @ self.facts.values.T).argmax(axis=1) == asked
+        return np.array([part.mean() for part in np.array_split(right, PARTS)])
+
 
 def _watch(facts, settings, seed) -> Iterator[Training]:
-    curve = []
+    curve, questions = [], facts.test[0][:WINDOW]
     for now in train(facts, settings, seed):
-        curve.append((now.step, now.loss, now.accuracy))
-        frame = pd.DataFrame(curve, columns=["step", "loss", "accuracy"]).set_index("step")
+        curve.append((now.step, now.loss, now.accuracy, now.cartridge.attention(questions).max(axis=1).mean()))
+        frame = pd.DataFrame(curve, columns=["step", "loss", "accuracy", "strongest"]).set_index("step")
         yield Training(now.step, now.steps, settings, facts, now.cartridge, frame)
 
 
-def train_live(size=64, recipe="self-study", rephrasings=16, steps=300, noise=NOISE, kinds=0, seed=0) -> Iterator[Training]:
+def train_live(p=64, recipe="self-study", rephrasings=16, steps=300, noise=NOISE, kinds=0, seed=0) -> Iterator[Training]:
     """Train one cartridge for 512 facts.
 
     Parameters
     ----------
-    size : rows of the cartridge, 1 to 512.
+    p : rows of the cartridge, 1 to 512.
     recipe : "self-study", "memorise" or "hard" (reworded questions, right answers only).
     rephrasings : synthetic questions for each fact, at least 1; without effect when memorising.
     steps : of 256 questions each.
@@ -77,11 +87,11 @@ def train_live(size=64, recipe="self-study", rephrasings=16, steps=300, noise=NO
     """
     check_count("kinds", kinds, 0, KINDS)
     facts = Facts.random(seed=seed, noise=noise, kinds=KINDS if kinds else 1)
-    settings = replace(LIVE, size=size, recipe=recipe, rephrasings=rephrasings, steps=steps, kinds=kinds or None)
+    settings = replace(LIVE, size=p, recipe=recipe, rephrasings=rephrasings, steps=steps, kinds=kinds or None)
     yield from _watch(facts, settings, seed)
 
 
-def initialise(init="first", key_norm=0.0, size=64, steps=300, seed=0) -> Iterator[Training]:
+def initialise(init="first", key_norm=0.0, p=64, steps=300, seed=0) -> Iterator[Training]:
     """Train from another start: where the rows come from and how long their keys are.
 
     Parameters
@@ -90,13 +100,13 @@ def initialise(init="first", key_norm=0.0, size=64, steps=300, seed=0) -> Iterat
     key_norm : length given to every key at the start; 0 leaves the init's own, which is 1, or about 8 when normal.
     """
     check_real("key_norm", key_norm, least=0)
-    settings = replace(LIVE, init=init, key_norm=key_norm or None, size=size, steps=steps)
+    settings = replace(LIVE, init=init, key_norm=key_norm or None, size=p, steps=steps)
     yield from _watch(Facts.random(seed=seed), settings, seed)
 
 
-def read_longer(size=256, steps=300, chunk=WINDOW, seed=0) -> Iterator[Training]:
+def read_longer(p=256, steps=300, chunk=WINDOW, seed=0) -> Iterator[Training]:
     """Train for 2,048 facts, four times the window of 512, with a teacher that sees `chunk` facts at a time."""
-    yield from _watch(Facts.random(4 * WINDOW, seed), replace(LIVE, size=size, steps=steps, chunk=chunk), seed)
+    yield from _watch(Facts.random(4 * WINDOW, seed), replace(LIVE, size=p, steps=steps, chunk=chunk), seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,14 +126,14 @@ class Slots:
     right: np.ndarray
 
 
-def share_slots(size=64, recipe="self-study", steps=300, n=512, seed=0) -> Iterator[Slots]:
+def share_slots(p=64, recipe="self-study", steps=300, n=512, seed=0) -> Iterator[Slots]:
     """Train and watch which facts come to share a slot of the cartridge."""
     facts = Facts.random(n, seed)
-    settings = replace(LIVE, size=size, recipe=recipe, steps=steps)
+    settings = replace(LIVE, size=p, recipe=recipe, steps=steps)
     start = None
     for now in train(facts, settings, seed):
         start = start or now.cartridge
-        shared = {name: np.bincount(slot_of(cache, facts), minlength=size)
+        shared = {name: np.bincount(slot_of(cache, facts), minlength=p)
                   for name, cache in (("before", start), ("after", now.cartridge))}
         right = (now.cartridge.read(facts.keys) @ facts.values.T).argmax(axis=1) == np.arange(n)
         yield Slots(now.step, now.steps, now.preset, start.attention(facts.keys), now.cartridge.attention(facts.keys),
@@ -148,18 +158,18 @@ class Composed:
     attention: pd.DataFrame | None
 
 
-def compose(size=64, preset="live, composable", steps=800, seed=0) -> Iterator[Composed]:
-    """Train a cartridge of `size` rows for each of two documents of 512 facts, then one of twice the size for both.
+def compose(p=64, preset="live, composable", steps=800, seed=0) -> Iterator[Composed]:
+    """Train a cartridge of p rows for each of two documents of 512 facts, then one of twice the size for both.
 
     Parameters
     ----------
     preset : "live, composable", or "live": better single cartridges, which compose worse; or "lecture".
     steps : of each of the three trainings.
     """
-    settings = replace(pick(PRESETS, preset, "preset"), size=size, steps=steps)
+    settings = replace(pick(PRESETS, preset, "preset"), size=p, steps=steps)
     facts = Facts.random(2 * WINDOW, seed)
-    parts = {"A": (facts[:WINDOW], settings), "B": (facts[WINDOW:], settings), "joint": (facts, replace(settings, size=2 * size))}
-    curves, results, done, attention = [], {"truncated": accuracy(truncate(facts, 2 * size), facts)}, {}, None
+    parts = {"A": (facts[:WINDOW], settings), "B": (facts[WINDOW:], settings), "joint": (facts, replace(settings, size=2 * p))}
+    curves, results, done, attention = [], {"truncated": accuracy(truncate(facts, 2 * p), facts)}, {}, None
     for number, (name, (document, own)) in enumerate(parts.items()):
         for now in train(document, own, seed):
             curves.append((name, now.step, now.accuracy))
@@ -237,30 +247,28 @@ def break_even(corpus=128_000, training=14_400, idle_price=1.0, updates=1.0, com
     check_count("users_without", users_without, 1)
     check_count("users_with", users_with, 1)
     roofline = Roofline(model, gpu)
+    lengths = np.array([corpus, *np.geomspace(4_000, 1_000_000, 60)])
 
-    def cost(tokens, users):
-        """GPU seconds of a query with `tokens` in memory, and users; inf and 0 where not even one user fits."""
-        users = min(users, roofline.max_users(tokens))
-        if not users:
-            return np.inf, 0
-        decode = ANSWER_TOKENS / roofline.throughput(tokens, users=users)
-        return decode + roofline.prefill_seconds(QUESTION_TOKENS, tokens), users
+    def cost(tokens, most):
+        """GPU seconds of a query with `tokens` in memory, and users, at most `most`; inf and 0 where not even one user fits."""
+        users = np.minimum(most, roofline.max_users(tokens))
+        fits, seconds = users > 0, np.full(tokens.shape, np.inf)
+        decode = ANSWER_TOKENS / roofline.throughput(tokens[fits], users=users[fits])
+        seconds[fits] = decode + roofline.prefill_seconds(QUESTION_TOKENS, tokens[fits])
+        return seconds, users
 
-    def queries(tokens):
-        """To break even, by account; nan where the corpus or the cartridge fits no user's memory."""
-        before, after = cost(tokens, users_without)[0], cost(tokens / compression, users_with)[0]
-        cached = break_even_queries(training, before, after, idle_price) if np.isfinite(before + after) else np.nan
-        return [cached, break_even_queries(training, tokens / L11_RULES.prefill_tokens_per_s, 0.0, idle_price)]
-
-    (before, without), (after, with_) = cost(corpus, users_without), cost(corpus / compression, users_with)
-    if not with_:
+    (before, without), (after, with_) = cost(lengths, users_without), cost(lengths / compression, users_with)
+    if not with_[0]:
         raise ValueError(f"corpus={corpus:g} / compression={compression:g}: not even one user's cartridge fits; "
                          f"{gpu} holds {roofline.kv_capacity_bytes / roofline.model.kv_bytes(1):,.0f} tokens")
-    table = pd.DataFrame([(before, after), (corpus / L11_RULES.prefill_tokens_per_s, 0.0)], list(ACCOUNTS), ["before", "after"])
-    table["queries"] = [0.0 if before == np.inf else queries(corpus)[0], queries(corpus)[1]]
+    prefill = lengths / L11_RULES.prefill_tokens_per_s
+    queries = np.column_stack([break_even_queries(training, before, after, idle_price),
+                               break_even_queries(training, prefill, np.zeros_like(prefill), idle_price)])
+    table = pd.DataFrame([(before[0], after[0]), (prefill[0], 0.0)], list(ACCOUNTS), ["before", "after"])
+    table["queries"] = queries[0]
     table["per_week"] = updates * table["queries"]
-    table["users_without"] = [without, L11_RULES.max_users(model, corpus)]
-    table["users_with"] = [with_, L11_RULES.max_users(model, corpus / compression)]
-    lengths = np.geomspace(4_000, 1_000_000, 60)
-    curve = pd.DataFrame([queries(tokens) for tokens in lengths], pd.Index(lengths, name="corpus"), list(ACCOUNTS))
+    table["users_without"] = [without[0], L11_RULES.max_users(model, corpus)]
+    table["users_with"] = [with_[0], L11_RULES.max_users(model, corpus / compression)]
+    queries[np.isinf(before + after), 0] = np.nan
+    curve = pd.DataFrame(queries[1:], pd.Index(lengths[1:], name="corpus"), list(ACCOUNTS))
     return BreakEven(table, curve, corpus, corpus / compression)

@@ -161,6 +161,23 @@ def stored_results() -> pd.DataFrame:
     return pd.read_csv(reference.data_folder() / "cartridge_results.csv")
 
 
+def stored_means(study, preset="lecture", measure="paraphrase") -> pd.Series:
+    """Mean over the seeds of one study at one preset, untrained rows included: Series by (method, size, steps).
+
+    Raises
+    ------
+    ValueError
+        Where nothing of the kind is stored.
+    """
+    table = stored_results()
+    rows = table[(table["study"] == study) & table["preset"].isin([preset, UNTRAINED]) & (table["measure"] == measure)]
+    if preset not in set(rows["preset"]):
+        kept = table[["study", "preset"]].drop_duplicates().query("preset != @UNTRAINED")
+        raise ValueError(f"nothing is stored for study {study!r}, preset {preset!r}, measure {measure!r}; "
+                         f"there are {', '.join(f'{a} ({b})' for a, b in kept.itertuples(index=False))}")
+    return rows.groupby(["method", "size", "steps"])["value"].mean()
+
+
 def _after(facts, settings, lengths, seed):
     """(steps, cartridge) after each of several numbers of steps: on the way of one training where the rate is constant."""
     if settings.schedule != "constant":

@@ -14,8 +14,8 @@
 from labkit.cartridge_live import (
     BreakEven, Composed, Slots, Training, break_even, compose, initialise, read_longer, share_slots, train_live)
 from labkit.cartridge_studies import (
-    COLUMNS, DEMOS, SIZES, WINDOW, ablation, composition, frontier, key_norms, logit_sizes, longer, question_kinds, stored_results,
-    synthetic_questions)
+    COLUMNS, DEMOS, SIZES, WINDOW, ablation, composition, frontier, key_norms, logit_sizes, longer, question_kinds, stored_means,
+    stored_results, synthetic_questions)
 from labkit.cartridge_training import (
     COMPOSABLE, INITS, LECTURE, LIVE, PRESETS, RECIPES, SCHEDULES, Progress, TrainSettings, fit, fit_many, train)
 from labkit.cartridge_world import (
@@ -27,4 +27,4 @@ __all__ = [
     "PRESETS", "READOUT", "RECIPES", "SCHEDULES", "SIZES", "WINDOW", "BreakEven", "Cache", "Composed", "Facts", "LinearMemory",
     "Progress", "Slots", "TrainSettings", "Training", "ablation", "accuracy", "attention_share", "break_even", "compose",
     "composition", "concatenate", "drop", "fit", "fit_many", "frontier", "initialise", "key_norms", "linear_memory", "logit_sizes", "longer",
-    "merge", "question_kinds", "read_longer", "share_slots", "slot_of", "stored_results", "synthetic_questions", "train", "train_live", "truncate"]
+    "merge", "question_kinds", "read_longer", "share_slots", "slot_of", "stored_means", "stored_results", "synthetic_questions", "train", "train_live", "truncate"]

@@ -140,6 +140,7 @@ class Panel:
         text += ["  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:]))]).rstrip() for row in lines]
         if self.error is not None:
             text.append(f"error: {self.error}")
+        text += [": ".join(self._prediction())] if self._guess is not None else []
         return "\n".join([*text, self.call])
 
     @property
@@ -296,15 +297,15 @@ class Panel:
                 old = (was[column].iat[place] if same else was.at[label, column]) if known else value
                 row.append({"text": value, "was": old if old != value else ""})
             rows.append(row)
-        if self._guess is not None:
-            blank = [{"text": ""}] * (len(header) - 2)
-            rows.append(["you predicted", {"text": number_text(self._guess)}, *blank])
-            rows.append([self._predict.question, {"text": number_text(self._truth)}, *blank])
         return header, rows
 
     def _screen_table(self):
         header, rows = self._cells()
-        return {"header": header, "rows": rows}
+        return {"header": header, "rows": rows, "prediction": self._prediction() if self._guess is not None else []}
+
+    def _prediction(self):
+        """The question, and the student's number beside the true one."""
+        return [self._predict.question, f"you predicted {number_text(self._guess)}, it is {number_text(self._truth)}"]
 
     def _assemble(self):
         title = [widgets.HTML(f'<div class="labkit-title">{html.escape(self.title)}</div>')] if self.title else []
@@ -328,10 +329,9 @@ class Panel:
             try:
                 self.predict(field.value)
             except Exception as problem:
-                self._fail(problem)
+                self.screen.status, self.screen.failed = str(problem), True
             else:
-                field.disabled = commit.disabled = True
-                self.screen.status, self.screen.failed = "Your prediction stands beside the truth at the end of the table.", False
+                self.screen.status, self.screen.failed = "Your prediction stands beside the truth, under the table.", False
 
         commit.on_click(committed)
         return [widgets.HBox([field, commit], layout={"flex_flow": "row wrap"})]

@@ -30,7 +30,7 @@ export default {
       img.style.width = model.get("width") + "px";
     };
     const write = () => {
-      const { header, rows } = model.get("table");
+      const { header, rows, prediction } = model.get("table");
       table.replaceChildren();
       const line = (cells, section, tag) => {
         const tr = make("tr", "", section);
@@ -47,6 +47,10 @@ export default {
       line(header, make("thead", "", table), "th");
       const body = make("tbody", "", table);
       rows.forEach((row) => line(row, body, "td"));
+      if (prediction?.length) {
+        line(prediction, make("tfoot", "", table), "td");
+        table.tFoot.rows[0].cells[1].colSpan = Math.max(1, header.length - 1);
+      }
     };
     const say = () => {
       status.textContent = model.get("status");
@@ -80,12 +84,6 @@ export default {
       }
     };
 
-    // A prediction is committed once: its field and button go grey, and the focus goes on to the first control.
-    const moveOn = (root) => {
-      if (root.contains(document.activeElement) && document.activeElement.disabled)
-        root.querySelector(".widget-gridbox :is(select, input, [role=slider])")?.focus();
-    };
-
     let detach = null;
     const attach = () => {
       const root = el.closest(".labkit-panel");
@@ -95,8 +93,8 @@ export default {
       root.setAttribute("aria-label", title);
       scroll.setAttribute("aria-label", `Numbers of ${title}`);
       table.setAttribute("aria-label", title);
-      const observer = new MutationObserver(() => { name(root); moveOn(root); });
-      observer.observe(root, { subtree: true, childList: true, characterData: true, attributeFilter: ["contenteditable", "disabled"] });
+      const observer = new MutationObserver(() => name(root));
+      observer.observe(root, { subtree: true, childList: true, characterData: true, attributeFilter: ["contenteditable"] });
       const keys = (event) => keep(root, event);
       window.addEventListener("keydown", keys, true); // before JupyterLab, which listens on the document
       detach = () => { observer.disconnect(); window.removeEventListener("keydown", keys, true); };

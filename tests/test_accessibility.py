@@ -184,12 +184,16 @@ def test_a_panel_by_keyboard_alone(scratch):
     page.keyboard.type("2", delay=5)
     page.keyboard.press("Enter")
     panel.wait_for_status("Your prediction stands")
-    assert "you predicted\t2\n" in panel.table()
+    assert "you predicted 2, it is" in panel.table()
+    assert focused(page)[0] == "input"
+    page.keyboard.press("Tab")
+    assert focused(page)[0] == "button"
+    page.keyboard.press("Tab")
 
     cells = page.locator(".jp-Cell").count()
     for kind, name, key, shown in (("slider", "size (pieces)", "ArrowUp", "pieces=5"), ("slider", "share", "End", "5 (was 2)"),
                                    ("select", "kind", "ArrowDown", "10 (was 2)"), ("checkbox", "whole", "Space", "whole=False")):
-        assert focused(page) == (kind, name)  # after Commit the focus is on the first
+        assert focused(page) == (kind, name)
         page.keyboard.press("b")  # in JupyterLab the key for a new cell
         page.keyboard.press(key)
         panel._wait(lambda: shown in panel.root.inner_text(), 20, shown)

@@ -274,11 +274,23 @@ def test_extreme_numbers_of_a_training_without_divergence_are_not_nan():
         assert np.isfinite(result.loss) and 0 <= result.accuracy <= 1
 
 
+def test_accuracy_by_part_and_the_strongest_slot():
+    """Question by question instead of by matrices; the parts' mean is the accuracy on one rewording of each fact."""
+    *_, last = lab.read_longer(p=64, steps=20)
+    questions, facts = last.facts.test[0], last.facts
+    right = [np.argmax(facts.values @ (softmax(20 * q[None] @ last.cartridge.keys.T) @ last.cartridge.values)[0]) == n
+             for n, q in enumerate(questions[:len(facts)])]
+    np.testing.assert_allclose(last.by_part, np.reshape(right, (4, -1)).mean(axis=1))
+    assert last.by_part.mean() == pytest.approx(lab.accuracy(last.cartridge, facts, rounds=1))
+    strongest = [softmax(20 * q[None] @ last.cartridge.keys.T).max() for q in questions[:512]]
+    assert last.curve["strongest"].iloc[-1] == pytest.approx(np.mean(strongest), rel=1e-5)
+
+
 def test_slots_and_composition_report_as_they_go():
-    *_, slots = lab.share_slots(size=16, steps=20, n=128)
+    *_, slots = lab.share_slots(p=16, steps=20, n=128)
     assert slots.before.shape == slots.after.shape == (128, 16) and (slots.shared.sum() == 128).all()
     assert slots.after.sum(axis=1) == pytest.approx(np.ones(128), abs=1e-4) and slots.right.shape == (128,)
-    reports = list(lab.compose(size=8, steps=4))
+    reports = list(lab.compose(p=8, steps=4))
     assert [list(report.accuracy.index) for report in (reports[0], reports[-1])] == [
         ["truncated"], ["truncated", "A only", "concatenated", "joint"]]
     assert reports[0].attention is None and reports[-1].attention.sum(axis=1).to_numpy() == pytest.approx(1)
@@ -288,9 +300,9 @@ def test_slots_and_composition_report_as_they_go():
 @pytest.mark.parametrize("preset", lab.PRESETS)
 @pytest.mark.parametrize("size", [1, 256])
 def test_slots_and_composition_are_finite_at_the_ends_of_their_ranges(preset, size):
-    *_, last = lab.compose(size=size, preset=preset, steps=1)
+    *_, last = lab.compose(p=size, preset=preset, steps=1)
     assert np.isfinite(last.accuracy).all() and np.isfinite(last.attention).all(axis=None) and last.preset == preset
-    *_, slots = lab.share_slots(size=size, recipe="memorise", steps=2)
+    *_, slots = lab.share_slots(p=size, recipe="memorise", steps=2)
     assert np.isfinite(slots.after).all()
 
 
@@ -335,6 +347,17 @@ UNTRAINED_ROWS = [("frontier", "linear memory, sum", 32, 0.301), ("frontier", "l
 @pytest.mark.parametrize("study, method, size, expected", UNTRAINED_ROWS)
 def test_stored_results_without_training(study, method, size, expected):
     assert mean_of(study, method, size, preset="untrained") == pytest.approx(expected, abs=0.05)
+
+
+def test_stored_means_are_the_means_of_the_seeds():
+    means = lab.stored_means("composition", "live, composable")
+    assert means["joint", 128, 800] == pytest.approx(mean_of("composition", "joint", 128, "live, composable"))
+    assert means["truncated", 128, 0] == 0.125 and set(means.index.get_level_values("method")) == {"A only", "concatenated", "joint", "truncated"}
+    original = lab.stored_means("frontier", measure="original")["memorise", 32, 3000]
+    assert original == pytest.approx(mean_of("frontier", "memorise", 32, measure="original"))
+    for wrong in (("frontir",), ("longer", "fast"), ("longer", "lecture", "original")):
+        with pytest.raises(ValueError, match="there are .*composition .live, composable."):
+            lab.stored_means(*wrong)
 
 
 def test_orderings_of_the_stored_results():

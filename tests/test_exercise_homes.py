@@ -50,7 +50,11 @@ def test_its_right_answer_is_judged_right(exercise):
     assert exercises.check(exercise.id, given).verdict == "right", given
 
 
-@pytest.mark.parametrize("exercise", [e for e in EACH if e.kind == "number"], ids=lambda exercise: exercise.id)
+# Answers that are a figure of the text itself, because the exercise asks what that figure means.
+SAID = {"L14-4.weekly": "trained anew each week, the break-even is needed each week: the figure is the panel's own"}
+
+
+@pytest.mark.parametrize("exercise", [e for e in EACH if e.kind == "number" and e.id not in SAID], ids=lambda exercise: exercise.id)
 def test_no_answer_stands_in_the_open(exercise):
     text = visible_text(NOTEBOOKS[exercise.notebook])
     for answer in format_value(exercise.right_answer(), exercise.unit).rstrip(")").split(" ("):

@@ -19,10 +19,10 @@ def strip_on_save(model, **kwargs):
 
 c = get_config()  # noqa: F821  (given by Jupyter)
 c.ContentsManager.pre_save_hook = strip_on_save
-# The Python that runs JupyterLab is the one that has labkit; a kernel called python3 that lies
-# elsewhere on the user's path may be another.
-c.KernelSpecManager.kernel_dirs = []
 # JupyterLab refuses to start for root, the usual user in a container.
 c.ServerApp.allow_root = True
 # The course opens at its first notebook.
 c.LabApp.default_url = "/lab/tree/notebooks/01_kv_cost.ipynb"
+# No question about news and no look for updates: both would need the network.
+c.LabApp.news_url = None
+c.LabApp.check_for_updates_class = "jupyterlab.NeverCheckForUpdate"
