@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: lab test test-fast notebooks check bench clean
+.PHONY: help lab test test-long test-fast notebooks check bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -36,10 +36,13 @@ lab: $(VENV)/.lab
 
 # Two workers, a file each at a time: the browser tests wait more than they compute.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
+
+test-long: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
 
 test-fast: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not browser and not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not browser and not slow and not long"
 
 notebooks: $(VENV)/.test
 	$(BIN)/python tools/notebooks.py save

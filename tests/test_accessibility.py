@@ -74,7 +74,7 @@ def browser():
 
 
 # The first notebook always; the others, which use the same panels and exercises, in the full run only.
-@pytest.fixture(scope="module", params=[pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if i else []) for i, path in enumerate(NOTEBOOKS)])
+@pytest.fixture(scope="module", params=[pytest.param(path, id=path.stem, marks=[pytest.mark.long] if i else []) for i, path in enumerate(NOTEBOOKS)])
 def notebook(lab, browser, request):
     """The page of a notebook, run."""
     with chromium.opened(browser, lab, request.param.name) as page:

@@ -11,10 +11,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-ALWAYS = 2  # the others only without `-m "not slow"`
+ALWAYS = 2  # the others in make test-long
 each_notebook = pytest.mark.parametrize(
     "path",
-    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (i >= ALWAYS)) for i, path in enumerate(NOTEBOOKS)],
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * (i >= ALWAYS)) for i, path in enumerate(NOTEBOOKS)],
 )
 
 # Python itself reports every use of a socket, whichever library asks. An audit hook can't be taken out again, so this
@@ -67,7 +67,7 @@ def test_a_notebook_opens_no_connection(path):
     assert tried == [] and "DONE" in output, output[-3000:]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(why_not_alone() is not None, reason=f"not cut off: {why_not_alone()}")
 def test_a_notebook_runs_where_there_is_no_network():
     """In a real kernel, without a route to anywhere: the numbers are the saved ones."""
@@ -76,7 +76,7 @@ def test_a_notebook_runs_where_there_is_no_network():
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout[-3000:] + done.stderr[-1000:]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.skipif(chromium.why_not() is not None, reason=f"no browser test: {chromium.why_not()}")
 @pytest.mark.skipif(why_not_alone() is not None, reason=f"not cut off: {why_not_alone()}")

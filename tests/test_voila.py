@@ -31,7 +31,7 @@ def why_not():
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(why_not() is not None, reason=f"no app test: {why_not()}")]
 each_notebook = pytest.mark.parametrize(
     "path",
-    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (i >= ALWAYS)) for i, path in enumerate(NOTEBOOKS)],
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * (i >= ALWAYS)) for i, path in enumerate(NOTEBOOKS)],
 )
 
 
