@@ -1,5 +1,6 @@
 """Set-up: environment.yml and the constraints agree with pyproject.toml, and an installed wheel finds its data."""
 
+import os
 import re
 import subprocess
 import sys
@@ -8,8 +9,15 @@ import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
+import browser as chromium
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_in_ci_the_browser_tests_are_not_skipped():
+    if os.environ.get("LABKIT_REQUIRE_BROWSER"):
+        assert chromium.why_not() is None
 
 
 def names(requirements):
