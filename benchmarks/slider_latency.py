@@ -44,16 +44,20 @@ panel.widget.add_class("bench-1"); panel
 INTERACT = """
 %matplotlib inline
 import inspect
+import matplotlib as mpl
 import matplotlib.pyplot as plt
+from labkit.figures import style
 stops = bench.stops_of(panel, name)
 def show(i):
     result = panel._simulate(**panel.params | {name: stops[i]})
     result = next(result) if inspect.isgenerator(result) else result
-    fig = plt.figure(figsize=panel._canvas.figure.get_size_inches(), layout="constrained")
-    update = panel.draw(fig, result)
-    if update is not None:
-        update(result)
-    plt.show()
+    same = panel._canvas.figure  # the same picture: size, resolution and style
+    with mpl.rc_context(style.RC):
+        fig = plt.figure(figsize=same.get_size_inches(), dpi=same.dpi, layout="constrained")
+        update = panel.draw(fig, result)
+        if update is not None:
+            update(result)
+        plt.show()
 widget = widgets.interactive(show, i=widgets.IntSlider(len(stops) // 2, 0, len(stops) - 1)); widget.add_class("bench-2"); widget
 """
 
