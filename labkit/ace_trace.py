@@ -113,6 +113,8 @@ def load_trace(path):
         trace = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         raise ValueError(f"{Path(path).name}, line {error.lineno}: not JSON: {error.msg}") from error
+    except (UnicodeDecodeError, RecursionError) as error:  # not text, or nested without end
+        raise ValueError(f"{Path(path).name} is not JSON ({error}); a trace is a list with one object a step") from error
     check_trace(trace)
     return trace
 

@@ -306,3 +306,11 @@ def test_a_trace_holds_one_new_bullet_a_step():
 
 def test_replace_keeps_settings_valid():
     assert replace(PlaybookSettings(), mode="rewrite").mode == "rewrite"
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe\x00"])
+def test_a_trace_that_is_no_text_or_nests_without_end_is_refused(tmp_path, content):
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="trace.json"):
+        load_trace(path)
