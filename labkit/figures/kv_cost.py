@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import NullLocator
 
+from labkit import reference
 from labkit.controls import human
 from labkit.figures import style
 from labkit.kv_studies import GB, GIB, CacheSizes, Latency, Serving
@@ -13,7 +14,8 @@ from labkit.kv_studies import GB, GIB, CacheSizes, Latency, Serving
 _KINDS = {"full": "layers that keep every token", "window": "windowed layers", "state": "constant state", "weights": "weights"}
 _PARTS = {"linear": "prefill: weights x tokens", "attention": "prefill: attention", "memory": "prefill: waiting for memory",
           "decode": "decode"}
-_PAPER_DROP = 77  # Cartridges paper, measured from 1k to 120k tokens a user; our own drop is computed
+_PAPER = reference.paper_results("Cartridges").set_index("metric")["value"]
+_PAPER_DROP = _PAPER["peak throughput fall, context 1k -> 120k"]  # measured; our own drop is computed
 
 
 def both(nbytes: float) -> str:
@@ -171,7 +173,7 @@ def draw_serving(fig, result: Serving):
         dot.set_data([result.at.name], [result.at["throughput"] if result.at["throughput"] > 0 else np.nan])
         count.set_data([result.at.name], [result.at["users"] if result.at["users"] > 0 else np.nan])
         fits = result.steps["users"].iloc[0] > 0
-        said.set_text(f"1k to 120k: {drop(result)}\nmeasured in the paper: falls {_PAPER_DROP}x" if fits else
+        said.set_text(f"1k to 120k: {drop(result)}\nmeasured in the paper: falls {_PAPER_DROP:.0f}x" if fits else
                       "The weights leave no room\nfor even one user: take more\nor larger GPUs.")
         return [own, chosen, dot, held, count, said]
 
