@@ -133,6 +133,9 @@ def focused(page):
 def test_at_200_percent_zoom_nothing_is_cut_off(notebook):
     """A window of 1280 x 900 at 200 % zoom is laid out as one of 640 x 450."""
     notebook.set_viewport_size({"width": 640, "height": 450})
+    # JupyterLab lays out anew a moment after the window changed; until then there is nothing to measure.
+    notebook.wait_for_function("""() => [...document.querySelectorAll(".labkit-panel .widget-gridbox")]
+        .every(grid => getComputedStyle(grid).gridTemplateColumns.split(" ").length === 1)""")  # controls below each other
     beyond = notebook.locator(OURS).evaluate_all("""roots => roots.flatMap(root => {
         const right = root.getBoundingClientRect().right + 1;
         const wide = node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== "inline"
@@ -143,9 +146,6 @@ def test_at_200_percent_zoom_nothing_is_cut_off(notebook):
             .map(node => `${root.getAttribute("aria-label")}: ${node.outerHTML.slice(0, 150)}`);
     })""")
     assert beyond == []
-    columns = notebook.locator(".labkit-panel .widget-gridbox").evaluate_all(
-        "grids => grids.map(grid => getComputedStyle(grid).gridTemplateColumns.split(' ').length)")
-    assert set(columns) == {1}, "controls stand beside each other"
     notebook.set_viewport_size(chromium.VIEWPORT)
 
 
