@@ -63,6 +63,7 @@ DIGEST = """async image => {
         }
     }
 }"""
+BUSY = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'busy'"  # in Voila: no
 ERRORS = (
     '[data-mime-type="application/vnd.jupyter.error"]',
     '[data-mime-type="application/vnd.jupyter.stderr"]',
@@ -116,8 +117,8 @@ def start_lab(root, timeout=60):
             file = home / "settings" / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(values))
-        port, token = _free_port(), secrets.token_hex(16)
-        lab = Lab(f"http://127.0.0.1:{port}", token, Path(root).resolve(), _lab_environment(home))
+        port, token = free_port(), secrets.token_hex(16)
+        lab = Lab(f"http://127.0.0.1:{port}", token, Path(root).resolve(), lab_environment(home))
         command = [sys.executable, "-m", "jupyterlab", f"--config={LAB_CONFIG}", "--no-browser"]
         command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
         command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={lab.root}"]
@@ -136,7 +137,8 @@ def start_lab(root, timeout=60):
                     server.wait()
 
 
-def _lab_environment(home):
+def lab_environment(home):
+    """Return an environment in which Jupyter keeps all it writes in one folder."""
     env = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", IPYTHONDIR=str(home / "ipython"))
     for name in ("config", "data", "runtime"):
         env[f"JUPYTER_{name.upper()}_DIR"] = str(home / name)
@@ -146,7 +148,8 @@ def _lab_environment(home):
     return env
 
 
-def _free_port():
+def free_port():
+    """Return a TCP port of this machine that nobody uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -348,12 +351,16 @@ class PanelInPage:
         """Wait until the status line contains a text."""
         return self._wait(lambda: text in self.status(), timeout, f"{text!r} in the status line")
 
+    def wait_for_shown(self, before, timeout=20):
+        """Wait until picture and table are what `shown` gave before."""
+        return self._wait(lambda: self.shown() == before, timeout, "the picture and table of before")
+
     def settle(self, quiet=0.6, timeout=60):
-        """Wait until nothing has changed for a while: the last redraw, the end of a training."""
+        """Wait until nothing has changed for a while: the last redraw, the end of a training; a busy kernel may still change it."""
         deadline, since, last = time.monotonic() + timeout, time.monotonic(), None
         while time.monotonic() < deadline and time.monotonic() - since < quiet:
             now = (*self.shown(), self.status())
-            if now != last:
+            if now != last or self.page.evaluate(BUSY):
                 last, since = now, time.monotonic()
             self.page.wait_for_timeout(50)
 

@@ -3,12 +3,10 @@
 The rules of WCAG 2 are checked by axe-core, in what the course itself draws; the rest of the page is JupyterLab's.
 """
 
-import shutil
-from pathlib import Path
-
 import browser as chromium
 import nbformat
 import pytest
+from conftest import NOTEBOOKS
 from nbformat.v4 import new_code_cell, new_notebook
 
 axe = pytest.importorskip("axe_playwright_python.base")
@@ -16,8 +14,6 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(chromium.why_not() is not None, reason=f"no browser test: {chromium.why_not()}"),
 ]
-
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 OURS = ".labkit-panel, .labkit-quiz"
@@ -55,22 +51,12 @@ panel
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    """JupyterLab over a copy of the notebooks and one that holds a control of each kind and an exercise."""
-    root = tmp_path_factory.mktemp("notebooks")
-    for path in NOTEBOOKS:
-        shutil.copy(path, root)
+def scratch_name(lab):
+    """A notebook that holds a control of each kind and an exercise."""
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     cells = [new_code_cell(source) for source in (SCRATCH, 'from labkit.quiz import Quiz\nQuiz("L11-1a.token")')]
-    nbformat.write(new_notebook(cells=cells, metadata=kernel), root / "scratch.ipynb")
-    with chromium.start_lab(root) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.open_browser() as running:
-        yield running
+    nbformat.write(new_notebook(cells=cells, metadata=kernel), lab.root / "scratch.ipynb")
+    return "scratch.ipynb"
 
 
 # The first notebook always; the others, which use the same panels and exercises, in the full run only.
@@ -86,8 +72,8 @@ def notebook(lab, browser, request):
 
 
 @pytest.fixture(scope="module")
-def scratch_page(lab, browser):
-    with chromium.opened(browser, lab, "scratch.ipynb") as page:
+def scratch_page(lab, browser, scratch_name):
+    with chromium.opened(browser, lab, scratch_name) as page:
         yield page
 
 

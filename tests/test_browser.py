@@ -1,12 +1,11 @@
 """The notebooks as a student meets them: JupyterLab in Chromium, moved by keyboard."""
 
 import json
-import shutil
-from pathlib import Path
 
 import browser as chromium
 import nbformat
 import pytest
+from conftest import NOTEBOOKS
 from nbformat.sign import NotebookNotary
 from nbformat.v4 import new_code_cell, new_notebook
 
@@ -15,7 +14,6 @@ pytestmark = [
     pytest.mark.skipif(chromium.why_not() is not None, reason=f"no browser test: {chromium.why_not()}"),
 ]
 
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 SCRATCH = """\
@@ -75,22 +73,6 @@ Panel(count, draw, lambda result: pd.Series({"step": result.step, "of": result.g
 """
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    """JupyterLab over a copy of the notebooks, so that no test can touch the committed ones."""
-    root = tmp_path_factory.mktemp("notebooks")
-    for path in NOTEBOOKS:
-        shutil.copy(path, root)
-    with chromium.start_lab(root) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.open_browser() as running:
-        yield running
-
-
 def _scratch(lab, source):
     """A notebook of one cell."""
     path = lab.root / "scratch.ipynb"
@@ -142,7 +124,7 @@ def test_every_panel_answers_to_the_keyboard(lab, browser, path):
             panel.settle()
             assert not panel.failed(), f"panel {number}: {panel.status()}"
             panel.reset()
-            assert panel.shown() == before, f"panel {number}: Reset does not bring the start back"
+            panel.wait_for_shown(before)
         assert chromium.errors(page) == []
 
 

@@ -38,13 +38,13 @@ each_notebook = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """Voila over the notebooks, started as deploy/README.md says: its address and its process."""
-    home, port = tmp_path_factory.mktemp("voila"), chromium._free_port()
+    home, port = tmp_path_factory.mktemp("voila"), chromium.free_port()
     command = [sys.executable, "-m", "voila", "notebooks", "--Voila.config_file_paths=deploy", "--no-browser"]
     command += ["--Voila.ip=127.0.0.1", f"--port={port}", "--Voila.port_retries=0"]
     url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + START_S
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy
     with open(home / "voila.log", "w+") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=chromium._lab_environment(home), stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=ROOT, env=chromium.lab_environment(home), stdout=log, stderr=log)
         try:
             while True:
                 with contextlib.suppress(OSError):
@@ -56,12 +56,6 @@ def server(tmp_path_factory):
         finally:
             process.terminate()
             process.wait(30)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.open_browser() as running:
-        yield running
 
 
 @pytest.fixture
