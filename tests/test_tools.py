@@ -213,6 +213,15 @@ def notebook_of_outputs(*outputs):
     return new_notebook(cells=[new_code_cell("x", outputs=list(outputs))], metadata={"widgets": {"state": {}}, "a": 1})
 
 
+def test_tidy_forgets_the_version_of_python_and_nothing_else():
+    kernel = {"name": "python", "version": "3.11.2", "codemirror_mode": {"name": "ipython", "version": 3}}
+    nb = {"metadata": {"language_info": kernel, "toc": 1}, "cells": [{"metadata": {"slideshow": 2}, "source": "x"}]}
+    tidied = notebooks.tidy(nb)
+    assert tidied == nb | {"metadata": {"language_info": notebooks.LANGUAGE_INFO, "toc": 1}}
+    assert notebooks.tidy({"metadata": {"language_info": {"name": "R", "version": "4"}}})["metadata"]["language_info"]["version"] == "4"
+    assert notebooks.tidy({}) == {}
+
+
 def test_strip_takes_views_and_state_and_nothing_else():
     with_png = new_output("display_data", {VIEW: {"model_id": "1"}, "image/png": "aGk=", "text/plain": "t"})
     view_only = new_output("display_data", {VIEW: {"model_id": "2"}})
@@ -283,7 +292,7 @@ def test_command_line_as_a_program(tmp_path, saved):
 # the configuration of JupyterLab
 
 
-def test_lab_configuration_strips_on_save():
+def test_lab_configuration_tidies_on_save():
     from traitlets.config import PyFileConfigLoader
 
     config = PyFileConfigLoader("jupyter_lab_config.py", str(TOOLS / "jupyter")).load_config()

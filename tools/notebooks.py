@@ -56,6 +56,18 @@ def strip(nb):
     return nb
 
 
+def tidy(nb):
+    """Return what is written when a notebook is saved in JupyterLab: stripped, and the course's metadata as committed.
+
+    Opening, running and saving a notebook of the course then leaves the file as it was, as long as the numbers are the same.
+    """
+    nb = strip(nb)
+    info = nb.get("metadata", {}).get("language_info", {})
+    if info.get("name") == LANGUAGE_INFO["name"]:  # the version of Python differs between machines
+        nb["metadata"]["language_info"] = dict(LANGUAGE_INFO)
+    return nb
+
+
 def canonical(nb):
     """Return a notebook in canonical form, its sources, outputs and execution counts as they are."""
     nb = strip(nb)

@@ -4,21 +4,21 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from notebooks import strip  # noqa: E402  (tools/notebooks.py)
+from notebooks import tidy  # noqa: E402  (tools/notebooks.py)
 
 
-def strip_on_save(model, **kwargs):
-    """Take the widget views out of a notebook that is about to be saved.
+def tidy_on_save(model, **kwargs):
+    """Take out of a notebook that is about to be saved what only this machine has.
 
-    A view without its model shows an error where the picture should be, so a student who saves, closes
-    and opens again would lose the picture.
+    A widget view without its model shows an error where the picture should be, so a student who saves,
+    closes and opens again would lose the picture.
     """
     if model["type"] == "notebook" and isinstance(model.get("content"), dict):
-        model["content"] = strip(model["content"])
+        model["content"] = tidy(model["content"])
 
 
 c = get_config()  # noqa: F821  (given by Jupyter)
-c.ContentsManager.pre_save_hook = strip_on_save
+c.ContentsManager.pre_save_hook = tidy_on_save
 # JupyterLab refuses to start for root, the usual user in a container.
 c.ServerApp.allow_root = True
 # The course opens at its first notebook.
