@@ -308,12 +308,13 @@ class Panel:
         return [self._predict.question, f"you predicted {number_text(self._guess)}, it is {number_text(self._truth)}"]
 
     def _assemble(self):
-        title = [widgets.HTML(f'<div class="labkit-title">{html.escape(self.title)}</div>')] if self.title else []
+        title = widgets.HTML(f'<div class="labkit-title">{html.escape(self.title)}</div>')
         reset = widgets.Button(description="Reset", tooltip="Every control back to its start", layout={"width": "90px"})
+        reset.add_class("labkit-reset")  # drawn beside the title
         reset.on_click(lambda _: self.reset())
-        grid = widgets.GridBox([*self._inputs.values(), reset],
+        grid = widgets.GridBox([*self._inputs.values()],
                                layout={"grid_template_columns": "repeat(auto-fit, minmax(min(400px, 100%), 1fr))", "grid_gap": "2px 24px"})
-        box = widgets.VBox([*title, *self._prediction_box(), grid, self.screen])
+        box = widgets.VBox([title, *self._prediction_box(), grid, reset, self.screen])
         box.add_class("labkit-panel")
         return box
 

@@ -1,5 +1,7 @@
 // The part of a panel that the kernel paints: picture, status line, table, call.
 // Everything is built once; a slider move only replaces attributes and text.
+const AROUND = 290; // pixels: JupyterLab's bars, the panel's title and controls
+const LEAST = 0.72; // of the picture's own width: 12 points become 9
 export default {
   render({ model, el }) {
     el.classList.add("labkit-screen");
@@ -27,7 +29,9 @@ export default {
       if (url) URL.revokeObjectURL(url);
       url = img.src = next;
       img.alt = model.get("alt");
-      img.style.width = model.get("width") + "px";
+      // Controls and picture fit on the screen together, as long as the picture's text stays legible.
+      const width = model.get("width"), shape = probe.naturalWidth / probe.naturalHeight;
+      img.style.width = `min(${width}px, max(${LEAST * width}px, (100vh - ${AROUND}px) * ${shape || 1}))`;
     };
     const write = () => {
       const { header, rows, prediction } = model.get("table");
@@ -88,7 +92,7 @@ export default {
     const attach = () => {
       const root = el.closest(".labkit-panel");
       if (!root) return requestAnimationFrame(attach);
-      const title = root.querySelector(".labkit-title")?.textContent ?? "panel";
+      const title = root.querySelector(".labkit-title")?.textContent || "panel";
       root.setAttribute("role", "group");
       root.setAttribute("aria-label", title);
       scroll.setAttribute("aria-label", `Numbers of ${title}`);

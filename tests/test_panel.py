@@ -235,7 +235,7 @@ def test_prediction_stands_beside_the_truth():
 
 def test_the_prediction_box_survives_a_word(panel):
     panel = Panel(simulate, draw, table, slope=(1, 10, 2), predict=Prediction("last?", lambda y: y[-1]))
-    field, commit = panel.widget.children[0].children
+    field, commit = panel.widget.children[1].children
     field.value = "a lot"
     commit.click()
     assert panel.screen.failed and "ValueError" not in panel.screen.status
