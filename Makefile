@@ -51,7 +51,7 @@ check: $(VENV)/.test
 	$(BIN)/python tools/notebooks.py check
 
 bench: $(VENV)/.test
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	$(BIN)/python benchmarks/course.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis *.egg-info

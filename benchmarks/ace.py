@@ -13,7 +13,7 @@ from labkit import ace
 MOVES = 15
 
 
-def measure(name, move, aim):
+def milliseconds(move):
     """Median CPU time of `move(k)`; the first call, which draws the world, is left out."""
     move(0)
     seconds = []
@@ -21,7 +21,12 @@ def measure(name, move, aim):
         begin = time.process_time()
         move(k)
         seconds.append(time.process_time() - begin)
-    median = 1e3 * np.median(seconds)
+    return 1e3 * np.median(seconds)
+
+
+def measure(name, move, aim):
+    """Print a move's time beside its aim."""
+    median = milliseconds(move)
     print(f"{name:58}{median:8.1f} ms{'' if median <= aim else f'   above the aim of {aim} ms'}")
 
 
