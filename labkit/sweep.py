@@ -8,35 +8,23 @@ thread, and its result goes through the same text, whether it was just computed 
 
 import json
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields, is_dataclass
-from functools import lru_cache
-from hashlib import sha256
-from inspect import getsource, isclass, isfunction, signature, unwrap
-from itertools import islice, product
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import fields, is_dataclass
+from inspect import isclass
+from itertools import product
 from numbers import Integral
-from pathlib import Path
-from uuid import uuid4
 
 import joblib
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_integer_dtype
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-import labkit
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from labkit.sweep_cells import CELL
+from labkit.sweep_jobs import jobs_of, task
 
 __all__ = ["sweep"]
-
-CELL = (type(None), bool, int, float, str)  # what JSON gives back exactly: a float is written with as many digits as it needs
 
 
 def sweep(simulate, grid, seeds=range(1), *, cache=None, workers=1, progress="auto"):
@@ -95,10 +83,10 @@ def sweep(simulate, grid, seeds=range(1), *, cache=None, workers=1, progress="au
     if progress not in ("auto", True, False):
         raise ValueError(f"progress must be 'auto', True or False, not {progress!r}")
     engine, names = _engine(workers), _names(grid)
-    jobs = _jobs(simulate, _settings(grid, names), _seeds(seeds), cache)
+    jobs = jobs_of(simulate, _settings(grid, names), _seeds(seeds), cache)
     results = [job.load() for job in jobs]
     missing = [number for number, result in enumerate(results) if result is None]
-    tasks = (joblib.delayed(_task)(number, jobs[number]) for number in missing)
+    tasks = (joblib.delayed(task)(number, jobs[number]) for number in missing)
     try:
         with threadpool_limits(1), joblib.parallel_config(**engine):
             with closing(joblib.Parallel(return_as="generator_unordered")(tasks)) as finished:
@@ -124,141 +112,6 @@ def _table(names, jobs, results):
         for name, column in columns.items():
             column.extend(cells.get(name, [None] * rows))
     return pd.DataFrame(columns)
-
-
-# -- jobs
-
-
-@dataclass(frozen=True)
-class _Job:
-    """One call of simulate. Its result is text: JSON of a list of cells for each field."""
-
-    simulate: Callable
-    setting: dict
-    seed: int
-    path: Path | None  # of the file that keeps the result
-
-    def __str__(self):
-        arguments = ", ".join(f"{name}={value!r}" for name, value in {**self.setting, "seed": self.seed}.items())
-        return f"{_name(self.simulate)}({arguments})"
-
-    def run(self):
-        try:
-            result = self.simulate(**self.setting, seed=self.seed)
-            if isinstance(result, Iterator):
-                for result in result:
-                    pass
-        except Exception as error:
-            raise RuntimeError(f"{self} raised {type(error).__name__}: {error}") from error
-        try:
-            return json.dumps(_columns(result, {*self.setting, "seed"}))
-        except ValueError as error:
-            raise ValueError(f"{self} returned what makes no rows: {error}") from None
-
-    def checksum(self, result):
-        return sha256((self.path.name + result).encode()).hexdigest()
-
-    def store(self, result):
-        """Write a file whole or not at all."""
-        if self.path is not None and self.path.parent.is_dir() and not self.path.exists():
-            temporary = self.path.with_name(f"{uuid4().hex}.tmp")
-            temporary.write_text(f'{{"job": {json.dumps(str(self))}, "sha256": "{self.checksum(result)}", "result": {result}}}\n')
-            temporary.replace(self.path)
-
-    @contextmanager
-    def alone(self):
-        """Wait for others at the same job: a second call, or processes that outlive a killed one for a moment.
-
-        The system ends a lock with its process. Without locks (Windows, some network disks) such a job may run twice.
-        """
-        if fcntl is None or self.path is None or not self.path.parent.is_dir():
-            yield
-            return
-        lock = self.path.with_suffix(".lock")
-        with lock.open("w") as file:
-            with suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-            lock.unlink(missing_ok=True)
-
-    def load(self):
-        """The result if it is there; a damaged file is removed with a warning."""
-        if self.path is None:
-            return None
-        try:
-            entry = json.loads(self.path.read_text())
-            result = json.dumps(entry["result"])
-            whole = entry["sha256"] == self.checksum(result)
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError, RecursionError):
-            whole = False
-        if whole:
-            return result
-        warnings.warn(f"{self.path} is damaged; its job runs again", stacklevel=3)
-        self.path.unlink(missing_ok=True)
-
-
-def _task(number, job):
-    """Done by a worker. It looks on the disk itself: another may have done the job and died since, or be about to end it."""
-    _one_thread()
-    with job.alone():
-        result = job.load()
-        if result is None:
-            result = job.run()
-            job.store(result)
-    return number, result
-
-
-@lru_cache
-def _one_thread():
-    """Sums on several threads differ in the last bit. For good: the threads of a Dask worker share the limit."""
-    threadpool_limits(1)
-
-
-def _jobs(simulate, settings, seeds, cache):
-    if not callable(simulate):
-        raise ValueError(f"simulate must be callable, not {simulate!r}")
-    for setting in islice(settings.values(), 1):  # the others have the same names
-        try:
-            signature(simulate).bind(**setting, seed=0)
-        except TypeError as error:
-            raise ValueError(f"{_name(simulate)} cannot be called with {', '.join([*setting, 'seed'])}: {error}") from None
-    if cache is None:
-        return [_Job(simulate, setting, seed, None) for setting in settings.values() for seed in seeds]
-    folder = Path(cache).absolute()
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"cache must be a folder, not the file {cache}")
-    code = _code(simulate)
-    folder.mkdir(parents=True, exist_ok=True)
-    return [_Job(simulate, setting, seed, folder / f"{simulate.__name__}-{_digest(code, text, seed)}.json")
-            for text, setting in settings.items() for seed in seeds]
-
-
-def _name(simulate):
-    return getattr(simulate, "__qualname__", repr(simulate))
-
-
-def _digest(*parts):
-    return sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _code(simulate):
-    """Text that changes whenever what a function computes may have changed."""
-    function = unwrap(simulate)
-    if not (isfunction(function) and function.__closure__ is None or isclass(function)) or function.__name__ == "<lambda>":
-        raise ValueError(f"cache needs a function of its arguments alone, with a name and a source: write {_name(simulate)} as a def "
-                         "without variables of a function around it, and put fixed settings into the grid as lists of one value")
-    try:
-        return _digest(function.__module__, function.__qualname__, getsource(function), _labkit_code())
-    except (OSError, TypeError):
-        raise ValueError(f"cache needs the source of {_name(simulate)}, and Python does not find it: put it in a file or a cell") from None
-
-
-@lru_cache
-def _labkit_code():
-    sources = sorted(Path(labkit.__file__).parent.glob("*.py"))
-    return labkit.__version__ + sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 # -- arguments
@@ -342,46 +195,3 @@ def _engine(workers):
     if hasattr(workers, "scheduler_info"):
         return {"backend": "dask", "client": workers}
     raise ValueError(f"workers must be a number of processes, -1 for all cores, 'dask' or a dask.distributed.Client, not {workers!r}")
-
-
-# -- results
-
-
-def _columns(result, taken):
-    """A list of cells for each field of a result."""
-    if isinstance(result, pd.DataFrame):
-        numbered = result.index.nlevels == 1 and result.index.name is None and is_integer_dtype(result.index)
-        columns = [(name, column.tolist()) for name, column in (result if numbered else result.reset_index()).items()]
-    else:
-        columns = [(name, [value]) for name, value in _row(result)]
-        if not columns:
-            raise ValueError(f"a {type(result).__name__} without a field that holds one number or text")
-    cells = {name: [_cell(name, value) for value in column] for name, column in columns}
-    for name in cells:
-        if not isinstance(name, str) or name in taken:
-            raise ValueError(f"{name!r} cannot name a field; allowed is any text that is not the name of a setting or 'seed'")
-    if len(cells) < len(columns):
-        raise ValueError(f"two fields of one name among {[name for name, _ in columns]}")
-    return cells
-
-
-def _row(result):
-    if isinstance(result, (Mapping, pd.Series)):
-        return result.items()
-    if is_dataclass(result) and not isclass(result):
-        pairs = ((field.name, getattr(result, field.name)) for field in fields(result))
-        return [(name, value) for name, value in pairs if isinstance(_plain(value), CELL)]
-    return [("value", result)]
-
-
-def _plain(value):
-    """Python's own number for one of NumPy; None for what pandas calls missing."""
-    if value is pd.NA:
-        return None
-    return value.item() if isinstance(value, np.generic) or isinstance(value, np.ndarray) and value.ndim == 0 else value
-
-
-def _cell(name, value):
-    if not isinstance(value := _plain(value), CELL):
-        raise ValueError(f"{name!r} holds a {type(value).__name__}; a cell holds None, a bool, number or text")
-    return value

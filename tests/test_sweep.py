@@ -262,7 +262,7 @@ def test_another_source_is_another_job(tmp_path):
 def test_another_version_of_labkit_is_another_job(tmp_path, monkeypatch):
     grid = {"size": [1], "folder": [str(tmp_path)]}
     sweep(counted, grid, cache=tmp_path / "cache")
-    monkeypatch.setattr("labkit.sweep._labkit_code", lambda: "another")
+    monkeypatch.setattr("labkit.sweep_jobs._labkit_code", lambda: "another")
     sweep(counted, grid, cache=tmp_path / "cache")
     assert runs(tmp_path) == {"1 0": 2}
 
@@ -329,7 +329,7 @@ import sys
 sys.path.insert(0, {tests!r})
 import labkit.sweep
 from test_sweep import dies, slow
-labkit.sweep._labkit_code = lambda: "unchanged"  # though somebody may edit labkit while the tests run
+labkit.sweep_jobs._labkit_code = lambda: "unchanged"  # though somebody may edit labkit while the tests run
 print(labkit.sweep.sweep({simulate}, {grid}, range({seeds}), cache={cache!r}, workers={workers})["value"].tolist())
 """
 
@@ -361,7 +361,7 @@ def test_goes_on_after_one_of_two_processes_was_killed(tmp_path):
 def test_processes_that_outlive_a_killed_program_do_not_make_jobs_run_twice(tmp_path, monkeypatch):
     """The notebook's kernel is killed, and the same call made again while its processes still end their last jobs."""
     grid, cache = {"size": [1, 2, 3], "folder": [str(tmp_path)]}, tmp_path / "cache"
-    monkeypatch.setattr("labkit.sweep._labkit_code", lambda: "unchanged")
+    monkeypatch.setattr("labkit.sweep_jobs._labkit_code", lambda: "unchanged")
     first = subprocess.Popen(command(simulate="slow", grid=grid, seeds=2, cache=str(cache), workers=2),
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
