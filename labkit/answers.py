@@ -1,4 +1,4 @@
-"""Reading a number with its unit as a student writes it: "41.9 GB", "1,330k", "约 39 GiB", 0.32."""
+"""Reading an answer as a student writes it: a number with its unit ("41.9 GB", "1,330k", "约 39 GiB", 0.32), a word, a list."""
 
 import math
 import re
@@ -35,8 +35,10 @@ _UNIT_OF = ({unit.lower(): unit for unit in DIMENSION} | {unit.lower()[:-1]: uni
 _TIMES = {"k": 1e3, "thousand": 1e3, "万": 1e4, "m": 1e6, "million": 1e6, "亿": 1e8, "g": 1e9, "b": 1e9, "billion": 1e9}
 _NOT_MULTIPLIED = ("time", "share")  # "12 m" is not twelve million seconds
 
+_LONGEST = 2_000  # signs of an answer
+_SEPARATORS = re.compile(r"->|[<>→⇒,;|\n、，；]")  # between the parts of a list
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
-_PUNCTUATION = str.maketrans({"\u200b": "", "\ufeff": "", "−": "-", "–": "-", "。": ".", "’": "'"})
+_PUNCTUATION = str.maketrans({"\u200b": "", "\ufeff": "", "−": "-", "–": "-", "。": ".", "’": "'", "⁄": "/"})
 _LEAD = re.compile(r"(?:about|approximately|approx\.?|around|roughly|circa|ca\.|大约|约|[≈~=\s])+", re.I)
 _TAIL = re.compile(r"\s*(?:(?:/|\bof\b)(?!\s*\d)|\b(?:per|a|each|for|at)\b|每)(?!\s*(?:s|sec|second)\b).*$")  # "per token", not "per second"
 _NUMBER = re.compile(
@@ -78,8 +80,7 @@ def read_number(answer, dimension="number"):
     """
     if isinstance(answer, Real) and not isinstance(answer, (bool, np.bool_)):
         return _finite(answer, None)
-    if not isinstance(answer, str):
-        raise ValueError("this is neither a number nor a text")
+    answer = _written(answer)
     text = re.sub("(?<=10)[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda power: "^" + power[0].translate(_SUPERSCRIPTS), answer)
     text = unicodedata.normalize("NFKC", text).translate(_PUNCTUATION).strip()
     text = _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
@@ -88,6 +89,51 @@ def read_number(answer, dimension="number"):
         raise ValueError("it does not start with a number")
     times, unit = _read_unit(text[found.end():], dimension)
     return _finite(_value(found) * times, unit)
+
+
+def read_word(answer, words):
+    """The one of `words` that a text (or a number, by its digits) names, in full or by a beginning that fits only one.
+
+    Raises
+    ------
+    ValueError
+        If it names none, or several; the message quotes it.
+    """
+    if isinstance(answer, Real) and not isinstance(answer, (bool, np.bool_)) and abs(answer) < 1e15:
+        answer = f"{answer:.15g}"
+    answer = _written(answer)
+    key = " ".join(unicodedata.normalize("NFKC", answer).split()).casefold()
+    fits = [word for word in words if word.casefold() == key] or [word for word in words if word.casefold().startswith(key)]
+    if len(fits) != 1:
+        raise ValueError(f"{answer.strip()[:30]!r} is not one of the words")
+    return fits[0]
+
+
+def split_list(answer):
+    """The parts of a list: of a Python list or tuple as they are, of a text what stands between commas, arrows or lines.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these, or empty.
+    """
+    if isinstance(answer, (list, tuple)):
+        return list(answer)
+    return [part for part in _SEPARATORS.split(_written(answer)) if part.strip()]
+
+
+def is_blank(answer):
+    """Nothing at all, or a text of spaces only."""
+    return answer is None or isinstance(answer, str) and not answer.strip("\u200b\ufeff \t\r\n\u00a0\u3000")
+
+
+def _written(answer):
+    """A text of a human's length, or a ValueError that says what it is instead."""
+    if not isinstance(answer, str):
+        raise ValueError(f"a Python {type(answer).__name__} cannot be an answer here")
+    if len(answer) > _LONGEST:
+        raise ValueError(f"it is longer than {_LONGEST:,} signs")
+    return answer
 
 
 def _value(found):
@@ -121,6 +167,8 @@ def _read_unit(text, dimension):
             unit = _UNIT_OF.get(many[2]) if many[2] else next(iter(UNITS[dimension]))
             if dimension == DIMENSION.get(unit):
                 return _TIMES[many[1]], unit
+    if text[:1] in ".,":
+        raise ValueError("it is not one number")
     raise ValueError(f"I do not know {text.strip()[:30]!r} as a unit here")
 
 

@@ -10,8 +10,8 @@ Python expression over the modules of labkit, evaluated when a student asks, so 
     exercises.hint("L11-1a.token")
     exercises.solution("L11-1a.token")
 
-A teacher adds an exercise in the toml alone; `verify()` evaluates the whole file and names what is wrong. The
-expressions are run as Python: load only files you trust.
+A teacher adds an exercise in the toml alone; `verify()` evaluates the whole file and names all that is wrong. One table
+that is wrong says so in its place, and stops no other. The expressions are run as Python: load only files you trust.
 """
 
 import tomllib
@@ -20,7 +20,9 @@ from functools import cache
 from pathlib import Path
 
 from labkit import reference
-from labkit.exercise_kinds import KINDS, Slip
+from labkit.exercise_base import Slip
+from labkit.exercise_kinds import KINDS
+from labkit.reference import raise_all
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,52 +56,108 @@ _SHAPES = {  # type of a field -> (test of a toml value, in words)
 
 
 def _build(cls, table, where):
-    """A dataclass from a toml table: all its fields, no others, each of its shape."""
+    """A dataclass from a toml table: all its fields, no others, each of its shape; one ValueError with all that is wrong."""
     known = {f.name: f for f in fields(cls)}
-    for key in table:
-        if key not in known:
-            raise ValueError(f"{where}: unknown field {key!r}; {reference.suggest(key, known)}")
+    wrong = [f"{where}: unknown field {key!r}; {reference.suggest(key, known)} The fields are {', '.join(known)}"
+             for key in table if key not in known]
     for name, f in known.items():
         fits, words = _SHAPES[f.type]
         if name not in table and f.default is MISSING and f.default_factory is MISSING:
-            raise ValueError(f"{where}: field {name!r} is missing; it is {words}")
+            wrong.append(f"{where}: field {name!r} is missing; it is {words}")
         if name in table and not fits(table[name]):
-            raise ValueError(f"{where}, field {name!r}: {table[name]!r} is not {words}")
-    given = {name: tuple(v) if isinstance(v, list) else v for name, v in table.items()}
-    if "slips" in given:
-        given["slips"] = tuple(_build(Slip, slip, f"{where}, slips[{i}]") for i, slip in enumerate(given["slips"], 1))
-    return cls(**given)
+            wrong.append(f"{where}, field {name!r}: {table[name]!r} is not {words}")
+        elif name in table and f.type == tuple[Slip, ...]:
+            slips = [_tried(_build, Slip, slip, f"{where}, slips[{i}]") for i, slip in enumerate(table[name], 1)]
+            wrong += [problem for _, problem in slips if problem]
+            table = table | {name: [slip for slip, _ in slips]}
+    raise_all(wrong)
+    return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in table.items()})
+
+
+def _tried(make, *arguments):
+    """(what was made, None), or (None, what is wrong)."""
+    try:
+        return make(*arguments), None
+    except ValueError as error:
+        return None, str(error)
+
+
+def _exercise(table, where):
+    """The exercise of one table of the file."""
+    if not isinstance(table, dict):
+        raise ValueError(f"{where}: {table!r} is no table [[exercise]]")
+    kind = table.get("kind", "number")
+    if kind not in tuple(KINDS):
+        raise ValueError(f"{where}, field 'kind': {kind!r} is not one of {', '.join(KINDS)}")
+    return _build(KINDS[kind], table, where)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What stands in the place of an exercise whose table is wrong: it says so, and the others live on."""
+
+    id: str
+    notebook: int | None
+    problem: str
+    title = "an exercise with a fault"
+
+    def verify(self):
+        raise ValueError(self.problem)
+
+    asked = solved = verify
+
+    def fill(self, where):
+        self.verify()
+
+    def judge(self, answer):
+        self.verify()
 
 
 @cache
+def _read(path):
+    """Every table of the file by id, in its order: an Exercise, or Broken. ValueError if the file is none."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))    # some editors of Windows write a signature
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path.name} is not TOML: {error}") from error
+    if not isinstance(tables.get("exercise"), list):
+        raise ValueError(f"{path.name}: tables [[exercise]] are needed; found {', '.join(tables) or 'none'}")
+    found = {}
+    for number, table in enumerate(tables.pop("exercise"), 1):
+        said = table if isinstance(table, dict) else {}
+        id = said.get("id", f"number {number}")
+        exercise, problem = _tried(_exercise, table, f"exercise {id!r}")
+        name = str(id)
+        if name in found:
+            problem = problem or f"exercise {id!r}, field 'id': used twice; number {number} of the file needs an id of its own"
+            exercise, name = None, f"{id} (number {number})"
+        found[name] = exercise or Broken(name, said.get("notebook"), problem)
+    for key in tables:
+        found[key] = Broken(key, None, f"{path.name}: allowed are only tables [[exercise]], not {key!r}")
+    return found
+
+
+def _all(path=None):
+    return _read(Path(path or reference.data_folder() / "exercises.toml"))
+
+
 def load(path=None):
-    """All exercises by id, in the order of the file: checked for form, nothing evaluated yet.
+    """All sound exercises by id, in the order of the file: checked for form, nothing evaluated yet.
+
+    A table that is wrong is left out, and says what is wrong where it is asked for (`problems`); the others live on.
 
     Raises
     ------
     ValueError
-        Naming the exercise and the field: missing or unknown, of a wrong type, an id used twice, an unknown unit or
-        kind, an expression that is not Python or uses an unknown name.
+        If the file is not TOML, or has no tables [[exercise]].
     """
-    path = Path(path or reference.data_folder() / "exercises.toml")
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))    # some editors of Windows write a signature
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path.name} is not TOML: {error}") from error
-    if set(tables) != {"exercise"} or not isinstance(tables["exercise"], list) or not all(
-            isinstance(table, dict) for table in tables["exercise"]):
-        raise ValueError(f"{path.name}: allowed are only tables [[exercise]]; found {', '.join(tables) or 'none'}")
-    found = {}
-    for number, table in enumerate(tables["exercise"], 1):
-        where = f"exercise {table.get('id', f'number {number}')!r}"
-        kind = table.get("kind", "number")
-        if kind not in tuple(KINDS):
-            raise ValueError(f"{where}, field 'kind': {kind!r} is not one of {', '.join(KINDS)}")
-        exercise = _build(KINDS[kind], table, where)
-        if exercise.id in found:
-            raise ValueError(f"{where}, field 'id': used twice")
-        found[exercise.id] = exercise
-    return found
+    return {id: exercise for id, exercise in _all(path).items() if not isinstance(exercise, Broken)}
+
+
+def problems(path=None):
+    """What is wrong in the form of a table, by id: missing or unknown fields, a wrong type, an id used twice, an unknown
+    unit or kind, an expression that is not Python or uses an unknown name."""
+    return {id: exercise.problem for id, exercise in _all(path).items() if isinstance(exercise, Broken)}
 
 
 def verify(path=None):
@@ -108,26 +166,28 @@ def verify(path=None):
     Raises
     ------
     ValueError
-        Naming the exercise and the field: an expression fails, gives no answer of the exercise's kind, or a slip gives
-        what is judged right.
+        One for all problems, a line each, naming the exercise and the field: a table is wrong (see `problems`), an
+        expression fails, gives no answer of the exercise's kind, or a slip gives what is judged right.
     """
-    for exercise in load(path).values():
-        exercise.verify()
-    return len(load(path))
+    wrong = [_tried(exercise.verify)[1] for exercise in _all(path).values()]
+    raise_all(filter(None, wrong))
+    return len(wrong)
 
 
 # ---------------------------------------------------------------------------------------------- what a notebook calls
 
 def ids(notebook=None):
-    """Ids of all exercises, or of those of one notebook (1 to 7)."""
-    return [exercise.id for exercise in load().values() if notebook in (None, exercise.notebook)]
+    """Ids of all exercises, or of those of one notebook (1 to 7); one that is wrong keeps its place."""
+    return [id for id, exercise in _all().items() if notebook in (None, exercise.notebook)]
 
 
 def _find(id):
     """The exercise with this id, or all parts of one: "L14-1" stands for "L14-1.tokens" and the others."""
-    parts = [exercise for exercise in load().values() if id in (exercise.id, exercise.id.split(".")[0])]
+    parts = [exercise for name, exercise in _all().items() if id in (name, name.split(".")[0])]
     if not parts:
-        raise ValueError(f"no exercise is called {id!r}; {reference.suggest(id, load())}")
+        wrong = problems()
+        also = f"; and {len(wrong)} of the file cannot be read: {' / '.join(wrong.values())}" if wrong else ""
+        raise ValueError(f"no exercise is called {id!r}; {reference.suggest(id, load())}{also}")
     return parts
 
 
@@ -135,7 +195,11 @@ def _note(id, heading, text, closed=False):
     parts = _find(id)
     if len(parts) == 1:
         return Note(heading.format(f"{id}, {parts[0].title}"), text(parts[0]), closed)
-    return Note(heading.format(id), "\n\n".join(f"**{e.id}, {e.title}**\n\n{text(e)}" for e in parts), closed)
+    told = []
+    for part in parts:
+        said, problem = _tried(text, part)
+        told.append(f"**{part.id}, {part.title}**\n\n{said or problem}")
+    return Note(heading.format(id), "\n\n".join(told), closed)
 
 
 def show(id):

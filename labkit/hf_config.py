@@ -9,43 +9,10 @@ refused by name, never guessed.
 import json
 from pathlib import Path
 
-from labkit.model import Model, check_whole, dtype_bytes
+from labkit.hf_fields import CLASS_DEFAULTS, HEADS, HIDDEN, KV_HEADS, LAYERS, Fields, NotSaid  # noqa: F401  (their other home)
+from labkit.hf_layers import attends, attention_blocks, layer_kinds, state_bytes
+from labkit.model import Model, dtype_bytes
 from labkit.param_count import count_params, stored_bytes
-
-# What model classes assume when a file leaves a field out, as far as it changes bytes. Alternating windows that exist
-# in code only are here too.
-QWEN_WINDOWS = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
-CLASS_DEFAULTS = {
-    "gemma": {"head_dim": 256},
-    "gemma2": {"head_dim": 256, "sliding_window": 4096, "sliding_window_pattern": 2, "vocab_size": 256_000},
-    "gemma3": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096,
-               "sliding_window_pattern": 6, "vocab_size": 262_208},
-    "gemma3n": {"head_dim": 256, "num_kv_shared_layers": 15},
-    "cohere2": {"sliding_window_pattern": 4},
-    "olmo3": {"sliding_window_pattern": 4},
-    "exaone4": {"sliding_window_pattern": 4},
-    "gpt_oss": {"head_dim": 64, "sliding_window_pattern": 2},
-    "llama4": {"head_dim": 128, "no_rope_layer_interval": 4},
-    "falcon": {"multi_query": True, "new_decoder_architecture": False},
-    "gpt_bigcode": {"multi_query": True},
-    "qwen3_next": {"head_dim": 256},
-    "qwen3": {**QWEN_WINDOWS, "head_dim": 128},
-    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen3_moe"), QWEN_WINDOWS),
-}
-
-# Model classes that put the window into every layer (""; a file without model_type is taken as such). All others must say
-# where it is, since some alternate in code only.
-WINDOW_EVERYWHERE = ("", "mistral", "mixtral", "phi3", "phi3_v", "phi4mm", "phimoe", "starcoder2")
-
-# Names of layer kinds in files -> what the layer keeps of a sequence.
-LAYER_KINDS = {
-    "full_attention": "full", "attention": "full", "full": "full", "global": "full",
-    "sliding_attention": "window", "chunked_attention": "window", "local": "window",
-    "linear_attention": "state", "mamba": "state", "mamba2": "state", "conv": "state",
-    "moe": "none", "mlp": "none",
-}
-PATTERN_KINDS = {"M": "state", "*": "full", "-": "none", "E": "none"}    # hybrid_override_pattern
-WINDOW_KINDS = {"L": "window", "G": "full"}                              # sliding_window_pattern as a string
 
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 INHERITED = ("model_type", "torch_dtype", "dtype", "tie_word_embeddings", "quantization_config")
@@ -77,91 +44,12 @@ REFUSED_FAMILIES = {
     "longcat_flash": "has two attentions a layer, which is not covered",
 }
 
-# Fields that only a model with a constant state has: some of its layers do not cache tokens, or not only.
-STATE_FIELDS = ("mamba_d_state", "mamba_expand", "mamba_n_heads", "mamba_num_heads", "ssm_state_size", "ssm_cfg", "state_size",
-                "linear_num_value_heads", "conv_L_cache", "lru_width")
-
 MOST_LAYERS = 10_000        # far above any model; a slip of the keyboard should not fill the memory
-MOST = 10**7                # of any number: a model's bytes a token stay within 64 bits
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
-HEADS = ("num_attention_heads", "n_head", "n_heads")        # not num_heads, which counts the heads of a state as well
-KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_attention_groups")
-
 ATTENTION_TYPES = {     # attn_type in attn_config -> KV heads, from its fields and the number of query heads
     "multihead_attention": lambda fields, heads: heads,
     "multiquery_attention": lambda fields, heads: 1,
     "grouped_query_attention": lambda fields, heads: fields.whole("kv_n_heads"),
 }
-
-
-class NotSaid(ValueError):
-    """The config does not say something. Fatal for the cache; for the weights, kept until they are needed."""
-
-
-class Fields:
-    """A config's fields: nulls left out, the model class's values filled in, every look-up checked."""
-
-    def __init__(self, config, where):
-        self.where = where
-        self.family = str(config.get("model_type") or "").removesuffix("_text")
-        self.defaults = {name: value for name, value in CLASS_DEFAULTS.get(self.family, {}).items() if name not in config}
-        self.values = self.defaults | {name: value for name, value in config.items() if value is not None}
-        self.assumptions = []
-
-    def has(self, name):
-        return name in self.values
-
-    def get(self, name, kind, default=None):
-        """A field of a JSON kind (bool, list, dict, str), or the default."""
-        value = self.values.get(name, default)
-        if name in self.values and not isinstance(value, kind):
-            raise ValueError(f"{self.where}: {name}={value!r} must be a JSON {kind.__name__}")
-        self._note(name)
-        return value
-
-    def whole(self, *names, least=1, default=None):
-        """The first of these fields that is there, as a whole number; a default of None means that one must be there."""
-        for name in names:
-            if name in self.values:
-                check_whole(name, self.values[name], least, self.where)
-                if self.values[name] > MOST:
-                    raise ValueError(f"{self.where}: {name} must be at most {MOST:,}")
-                self._note(name)
-                return self.values[name]
-        if default is None:
-            others = f" (or {', '.join(names[1:])})" if names[1:] else ""
-            raise self.not_said(f"the field {names[0]!r}{others} is missing; a whole number is needed there")
-        return default
-
-    def agreed(self, *names, default=None):
-        """As `whole`, where the names are one thing's: ValueError if two of them are there and differ."""
-        value = self.whole(*names, default=default)
-        for name in names:
-            if name in self.values and self.values[name] != value:
-                first = next(other for other in names if other in self.values)
-                raise ValueError(f"{self.where}: {first}={value!r} and {name}={self.values[name]!r} contradict each other")
-        return value
-
-    def not_said(self, what):
-        """The error for something the config leaves open."""
-        return NotSaid(f"{self.where}: {what}")
-
-    def _note(self, name):
-        note = f"{name} = {self.defaults.get(name)}: default of the model class {self.family}, not in the file"
-        if name in self.defaults and note not in self.assumptions:
-            self.assumptions.append(note)
-
-    def kinds(self, name, table, layers):
-        """A per-layer list or string of layer kinds, translated by `table`, one entry a layer."""
-        entries = self.values[name]
-        if not isinstance(entries, (list, str)) or len(entries) != layers:
-            raise ValueError(f"{self.where}: {name} must have one entry for each of the {layers} layers; got {entries!r}")
-        for i, entry in enumerate(entries):
-            if not isinstance(entry, (str, int)) or isinstance(entry, bool) or entry not in table:
-                raise ValueError(f"{self.where}: {name}[{i}]={entry!r} is an unknown kind of layer; "
-                                 f"known are {', '.join(map(str, table))}")
-        return [table[entry] for entry in entries]
 
 
 def read_config(source):
@@ -271,7 +159,7 @@ def _kv_heads(f, heads):
     if f.has("multi_query_attention"):
         return f.whole("multi_query_group_num") if f.get("multi_query_attention", bool) else heads
     if f.has("block_configs"):
-        groups = {block["attention"]["n_heads_in_group"] for block in _blocks(f) if _attends(block)}
+        groups = {block["attention"]["n_heads_in_group"] for block in attention_blocks(f) if attends(block)}
         if len(groups) != 1 or heads % max(groups):
             raise ValueError(f"{f.where}: block_configs share {heads} heads out in groups of {sorted(groups)}; "
                              f"one size of group that divides them is covered")
@@ -287,107 +175,6 @@ def _kv_heads(f, heads):
             raise ValueError(f"{nested.where}: attn_type={kind!r} contradicts kv_n_heads={nested.values['kv_n_heads']}")
         return kv_heads
     return f.agreed(*KV_HEADS, default=heads)
-
-
-def _blocks(f):
-    blocks = f.get("block_configs", list)
-    if not all(isinstance(block, dict) and isinstance(block.get("attention"), dict) for block in blocks):
-        raise ValueError(f"{f.where}: block_configs must be a list of objects with an 'attention' each")
-    for i, block in enumerate(blocks):
-        if _attends(block):
-            check_whole("n_heads_in_group", block["attention"]["n_heads_in_group"], 1, f"{f.where}: block_configs[{i}]")
-    return blocks
-
-
-def _attends(block):
-    return block["attention"].get("n_heads_in_group") is not None
-
-
-def layer_kinds(f, layers):
-    """What each layer keeps: "full", "window", "state" or "none", by the first field that says so."""
-    for name in ("layer_types", "layers_block_type", "attention_layers"):
-        if f.has(name):
-            kinds = f.kinds(name, LAYER_KINDS, layers)
-            # layer_types may still say "sliding" where the switch turns windows off
-            return kinds if f.get("use_sliding_window", bool, True) else ["full" if kind == "window" else kind for kind in kinds]
-    if f.has("hybrid_override_pattern"):
-        return f.kinds("hybrid_override_pattern", PATTERN_KINDS, layers)
-    if f.has("attn_type_list"):
-        return f.kinds("attn_type_list", {0: "state", 1: "full"}, layers)
-    if f.has("block_configs"):
-        blocks = _blocks(f)
-        if len(blocks) != layers:
-            raise ValueError(f"{f.where}: block_configs has {len(blocks)} entries for {layers} layers")
-        return ["full" if _attends(block) else "none" for block in blocks]
-    if f.has("full_attention_interval"):
-        every = f.whole("full_attention_interval")
-        return ["state" if (i + 1) % every else "full" for i in range(layers)]
-    if f.has("attn_layer_period"):
-        period, offset = f.whole("attn_layer_period"), f.whole("attn_layer_offset", least=0)
-        if offset >= period:
-            raise ValueError(f"{f.where}: attn_layer_offset={offset} must be below attn_layer_period={period}")
-        return ["full" if i % period == offset else "state" for i in range(layers)]
-    for name in ("attn_layer_indices", "full_attn_idxs"):
-        if f.has(name):
-            places = f.get(name, list)
-            if not all(type(place) is int and 0 <= place < layers for place in places):
-                raise ValueError(f"{f.where}: {name}={places!r} must be a list of layers, from 0 to {layers - 1}")
-            return ["full" if i in places else "state" for i in range(layers)]
-    if f.has("attention_chunk_size"):
-        if f.get("no_rope_layers", list):
-            return f.kinds("no_rope_layers", {0: "full", 1: "window"}, layers)
-        every = f.whole("no_rope_layer_interval")
-        return ["window" if (i + 1) % every else "full" for i in range(layers)]
-    for name in STATE_FIELDS:
-        if f.values.get(name):
-            raise f.not_said(f"{name} says that layers keep a state, and the field 'layer_types', which says which of them do, is missing")
-    if f.has("sliding_window") and f.get("use_sliding_window", bool, True):
-        return _window_kinds(f, layers)
-    return ["full"] * layers
-
-
-def _window_kinds(f, layers):
-    pattern = f.values.get("sliding_window_pattern", f.values.get("_sliding_window_pattern"))
-    if isinstance(pattern, str):
-        if not pattern or set(pattern) - set(WINDOW_KINDS):
-            raise ValueError(f"{f.where}: sliding_window_pattern={pattern!r} may hold only {', '.join(WINDOW_KINDS)}")
-        return [WINDOW_KINDS[pattern[i % len(pattern)]] for i in range(layers)]
-    if pattern is not None:
-        every = f.whole("sliding_window_pattern", "_sliding_window_pattern")
-        return ["window" if (i + 1) % every else "full" for i in range(layers)]
-    if f.has("max_window_layers"):       # the layers below this number stay full
-        first = f.whole("max_window_layers", least=0)
-        return ["full" if i < first else "window" for i in range(layers)]
-    if f.family not in WINDOW_EVERYWHERE:
-        raise f.not_said(f"sliding_window is there, and the field 'layer_types', which says which layers have it, is missing; "
-                         f"model_type={f.family!r} is not known here")
-    return ["window"] * layers
-
-
-def state_bytes(f, layers):
-    """Constant state of a sequence: fp32 recurrent state and the bf16 inputs that the short convolution still needs.
-
-    (None, what is missing) where the layers' form is not known.
-    """
-    if not layers:
-        return 0, ""
-    try:
-        if f.has("linear_num_value_heads"):              # gated delta net
-            heads = f.whole("linear_num_value_heads")
-            key, value = f.whole("linear_key_head_dim"), f.whole("linear_value_head_dim")
-            channels = 2 * f.whole("linear_num_key_heads") * key + heads * value
-            recurrent, kernel = heads * key * value, f.whole("linear_conv_kernel_dim")
-        elif f.has("mamba_num_heads") or f.has("mamba_n_heads"):      # Mamba-2
-            inner = f.whole("mamba_num_heads", "mamba_n_heads") * f.whole("mamba_head_dim", "mamba_d_head")
-            state = f.whole("ssm_state_size", "mamba_d_state")
-            channels, recurrent = inner + 2 * f.whole("n_groups", "mamba_n_groups") * state, inner * state
-            kernel = f.whole("conv_kernel", "mamba_d_conv")
-        else:                                            # Mamba
-            channels = f.whole("mamba_expand") * f.whole(*HIDDEN)
-            recurrent, kernel = channels * f.whole("mamba_d_state"), f.whole("mamba_d_conv")
-    except NotSaid as error:
-        return None, str(error)
-    return layers * (4 * recurrent + 2 * channels * (kernel - 1)), ""
 
 
 def _weights(f, geometry, kinds):

@@ -10,7 +10,8 @@ data/ledger.toml holds one table a figure, named by its id in data/lecture_figur
 
 A figure that the notes give in words ("costs more") has an expression that is True where the words hold.
 
-The tests recompute every row; `compare` shows them in a notebook.
+The tests recompute every row; `compare` shows them in a notebook, and an entry that is wrong says so in its place.
+After a change: python -c "from labkit import ledger; print(ledger.verify())"
 """
 
 import tomllib
@@ -21,6 +22,7 @@ import pandas as pd
 
 from labkit import reference
 from labkit.expressions import LIBRARIES, evaluate, free_names, modules
+from labkit.reference import raise_all
 
 
 @dataclass(frozen=True)
@@ -34,22 +36,40 @@ class Entry:
     exercise: bool = False
 
     def __post_init__(self):
+        raise_all(self.form_problems())
+
+    def form_problems(self):
+        """What is wrong with it, a sentence each."""
         for name in ("here", "paper"):
             if not isinstance(getattr(self, name), str):
-                raise ValueError(f"{name}={getattr(self, name)!r} must be a text")
-        unknown = free_names(self.here) - modules() - set(LIBRARIES)
-        if unknown:
-            raise ValueError(f"here: {min(unknown)!r} is neither a module of labkit nor np or math")
+                yield f"{name}={getattr(self, name)!r} must be a text"
+        if isinstance(self.here, str):
+            try:
+                unknown = sorted(free_names(self.here) - modules() - set(LIBRARIES))
+            except SyntaxError as error:
+                yield f"here={self.here!r} is not a Python expression: {error.msg}"
+            else:
+                yield from (f"here: {name!r} is neither a module of labkit nor np or math; "
+                            f"{reference.suggest(name, sorted(modules()))}" for name in unknown)
         for name in ("tolerance", "absolute"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-                raise ValueError(f"{name}={value!r} must be a finite number, at least 0")
+                yield f"{name}={value!r} must be a finite number, at least 0"
         if not isinstance(self.exercise, bool):
-            raise ValueError(f"exercise={self.exercise!r} must be true or false")
+            yield f"exercise={self.exercise!r} must be true or false"
 
     def value(self) -> float:
-        """The figure, computed by labkit."""
-        return float(evaluate(self.here))
+        """The figure, computed by labkit.
+
+        Raises
+        ------
+        ValueError
+            If the expression fails or gives no number; the message quotes it.
+        """
+        try:
+            return float(evaluate(self.here))
+        except (Exception, SystemExit) as error:  # whatever a teacher's expression raises
+            raise ValueError(f"here={self.here!r} fails: {type(error).__name__}: {error}") from error
 
     def agrees(self, figure, here: float) -> bool:
         """Whether `here` is what a row of the lecture figures says: near it, within or beyond it, or true where it is in words.
@@ -66,34 +86,67 @@ class Entry:
 
 
 @cache
+def _read(path):
+    """(entries, problems) of the file, each by figure id. ValueError if it is not TOML."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path.name} is not TOML: {error}") from None
+    known, allowed = set(reference.lecture_figures()["id"]), [f.name for f in fields(Entry)]
+    found, wrong = {}, {}
+    for figure_id, table in tables.items():
+        told = [] if figure_id in known else [f"no such lecture figure; {reference.suggest(figure_id, known)}"]
+        if not isinstance(table, dict):
+            told.append(f"{table!r} is no table with the fields {', '.join(allowed)}")
+        else:
+            told += [f"{name!r} is none of its fields, which are {', '.join(allowed)}; {reference.suggest(name, allowed)}"
+                     for name in table if name not in allowed]
+            told += [] if "here" in table else ["'here' is missing, the expression that computes the figure"]
+            try:
+                found[figure_id] = Entry(**{"here": "0"} | {name: value for name, value in table.items() if name in allowed})
+            except ValueError as error:
+                told += str(error).splitlines()
+        if told:
+            found.pop(figure_id, None)
+            wrong[figure_id] = "\n".join(f"{path.name}, [{figure_id}]: {each}" for each in told)
+    return found, wrong
+
+
 def entries() -> dict[str, Entry]:
-    """All entries by figure id.
+    """All sound entries by figure id; one that is wrong is left out (see `problems`), the others live on.
 
     Raises
     ------
     ValueError
-        Naming the entry: not a figure of the lecture notes, a field that is unknown, missing or not an expression.
+        If the file is not TOML.
     """
-    path = reference.data_folder() / "ledger.toml"
-    known = set(reference.lecture_figures()["id"])
-    found = {}
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path.name} is not TOML: {error}") from None
-    for figure_id, table in tables.items():
-        if figure_id not in known:
-            raise ValueError(f"{path.name}, [{figure_id}]: no such lecture figure; {reference.suggest(figure_id, known)}")
+    return _read(reference.data_folder() / "ledger.toml")[0]
+
+
+def problems() -> dict[str, str]:
+    """What is wrong with an entry, by its id: not a figure of the lecture notes, a field unknown, missing or of a wrong kind."""
+    return _read(reference.data_folder() / "ledger.toml")[1]
+
+
+def verify() -> int:
+    """Compute every entry and compare it with the lecture notes; returns how many there are.
+
+    Raises
+    ------
+    ValueError
+        One for all problems, a line each, naming the entry.
+    """
+    figures = {row.id: row for row in reference.lecture_figures().itertuples()}
+    wrong = list(problems().values())
+    for figure_id, entry in entries().items():
         try:
-            known_fields = [f.name for f in fields(Entry)]
-            wrong = [name for name in table if name not in known_fields] if isinstance(table, dict) else [table]
-            if wrong or "here" not in table:
-                what = f"{wrong[0]!r} is none of its fields" if wrong else "'here' is missing"
-                raise ValueError(f"{what}; the fields are {', '.join(known_fields)}")
-            found[figure_id] = Entry(**table)
-        except (ValueError, SyntaxError) as problem:
-            raise ValueError(f"{path.name}, [{figure_id}]: {problem}") from None
-    return found
+            here, row = entry.value(), figures[figure_id]
+            if not entry.agrees(row, here):
+                wrong.append(f"[{figure_id}]: here gives {here:g}, the lecture notes say {_said(row)} {row.unit}".rstrip())
+        except ValueError as error:
+            wrong.append(f"[{figure_id}]: {error}")
+    raise_all(wrong)
+    return len(entries())
 
 
 class Comparison:
@@ -120,15 +173,30 @@ def compare(notebook: int) -> Comparison:
     rows = {}
     for row in figures[figures["notebook"] == notebook].itertuples():
         entry = entries().get(row.id)
-        if entry is None or entry.exercise:
+        if (entry is None or entry.exercise) and row.id not in problems():
             continue
-        words = row.value != row.value
-        said = row.words if words else {"above": "> ", "below": "< ", "at least": "at least "}.get(row.relation, "") + _digits(row.value)
-        said += f" to {_digits(row.value_to)}" if row.value_to == row.value_to else ""
-        here = ("does not hold", "holds")[entry.value() == 1] if words else _digits(entry.value())
-        rows[f"{row.lecture}: {row.quantity}"] = [entry.paper, said, here, row.unit, row.kind]
+        rows[f"{row.lecture}: {row.quantity}"] = [entry.paper if entry else "", _said(row), _here(row, entry), row.unit, row.kind]
     columns = ["paper reports", "lecture reports", "here", "unit", "kind"]
     return Comparison(pd.DataFrame.from_dict(rows, orient="index", columns=columns).fillna(""))
+
+
+def _said(row) -> str:
+    """What the lecture notes say: a number, a range, a bound or words."""
+    if row.value != row.value:
+        return row.words
+    said = {"above": "> ", "below": "< ", "at least": "at least "}.get(row.relation, "") + _digits(row.value)
+    return said + (f" to {_digits(row.value_to)}" if row.value_to == row.value_to else "")
+
+
+def _here(row, entry) -> str:
+    """What labkit computes; for an entry that is wrong, what is wrong."""
+    if entry is None:
+        return problems()[row.id]
+    try:
+        value = entry.value()
+    except ValueError as error:
+        return str(error)
+    return ("does not hold", "holds")[value == 1] if row.value != row.value else _digits(value)
 
 
 def _digits(value) -> str:

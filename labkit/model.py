@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from labkit import reference
+from labkit.reference import names_of, row_fields
 
 # Bytes of one cached number. The dtype of the KV cache is a choice of the engine, apart from the weights' quantisation.
 DTYPE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp4": 0.5, "int4": 0.5}
@@ -295,17 +295,6 @@ def check_whole(name, value, least, where):
     """Raise a ValueError unless the value is a whole number, at least `least`; `where` opens the message."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{where}: {name}={value!r} must be a whole number, at least {least}")
-
-
-def names_of(table):
-    """Each row's names as `name|alias|alias`, for `reference.find`."""
-    return (table["name"] + "|" + table["aliases"]).str.strip("|")
-
-
-def row_fields(cls, row):
-    """The fields of a dataclass that a table's row holds; whole numbers as int (a column with gaps holds floats)."""
-    held = {f.name: row[f.name] for f in fields(cls) if f.name in row.index and not pd.isna(row[f.name])}
-    return {name: int(value) if isinstance(value, float) and value.is_integer() else plain(value) for name, value in held.items()}
 
 
 def plain(value):

@@ -12,9 +12,11 @@ import traitlets
 
 from labkit import exercises
 
+_HERE = pathlib.Path(__file__).parent
+
 
 class Reply(anywidget.AnyWidget):
-    """What an exercise answers, as HTML; read aloud by a screen reader.  It also makes Enter in the answer's field press Check."""
+    """What an exercise answers, as HTML; read aloud by a screen reader.  It also keeps the keys of a card in the card."""
 
     _esm = """
     export default {
@@ -23,24 +25,47 @@ class Reply(anywidget.AnyWidget):
         const write = () => { el.innerHTML = model.get("value"); };
         model.on("change:value", write);
         write();
-        const enter = (event) => {
-          if (event.key !== "Enter" || event.shiftKey || event.isComposing || !event.target.matches("input")) return;
-          event.target.dispatchEvent(new Event("change", { bubbles: true })); // the answer goes to the kernel first
-          event.target.closest(".widget-hbox").querySelector("button").click();
+
+        // JupyterLab takes plain keys before a list or a button gets them ("b" would insert a cell): keep them for the
+        // control that has the focus; Ctrl-S, Shift-Enter, Escape stay JupyterLab's.  Enter in a field presses Check.
+        const keys = (event) => {
+          const card = el.closest(".labkit-quiz"), field = event.target;
+          if (!card?.contains(field)) return;
+          const theirs = event.ctrlKey || event.metaKey || event.altKey || event.key === "Escape" || (event.shiftKey && event.key === "Enter");
+          field.toggleAttribute("data-lm-suppress-shortcuts", !theirs);
+          if (event.key !== "Enter" || theirs || event.isComposing || !field.matches("input")) return;
+          field.dispatchEvent(new Event("change", { bubbles: true })); // the answer goes to the kernel first
+          card.querySelector("button").click();
         };
         const attach = () => {
           const card = el.closest(".labkit-quiz");
           if (!card) return requestAnimationFrame(attach);
           card.setAttribute("role", "group");
           card.setAttribute("aria-label", card.querySelector("b")?.textContent ?? "Exercise");
-          card.addEventListener("keydown", enter, true);
         };
         requestAnimationFrame(attach);
+        window.addEventListener("keydown", keys, true); // before JupyterLab, which listens on the document
+        return () => window.removeEventListener("keydown", keys, true);
       },
     };
     """
-    _css = pathlib.Path(__file__).parent / "screen.css"
+    _css = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in ("screen.css", "quiz.css"))
     value = traitlets.Unicode().tag(sync=True)
+
+
+def _line(placeholder, width):
+    return widgets.Text(description="Answer", placeholder=placeholder, continuous_update=False, layout={"width": width})
+
+
+# kind of exercise -> the field for its answer
+FIELDS = {
+    "number": lambda e: _line(e.form(), "300px"),
+    "choice": lambda e: widgets.Dropdown(description="Answer", options=[("choose one", ""), *((o, o) for o in e.options)],
+                                         layout={"width": "max-content", "max_width": "100%"}),
+    "order": lambda e: _line(f"{', '.join(e.parts[:2])}, ...", "600px"),
+    "think": lambda e: widgets.Textarea(description="Answer", placeholder="a few sentences", rows=4, continuous_update=False,
+                                        layout={"width": "100%", "max_width": "750px"}),
+}
 
 
 class Quiz:
@@ -61,34 +86,48 @@ class Quiz:
         self.widget = widgets.VBox([self._card(each) for each in self.ids])
 
     def _card(self, exercise_id):
-        question = widgets.HTML(_page(exercises.show(exercise_id)))
-        field = widgets.Text(description="Answer", placeholder="a number with its unit, or a word", continuous_update=False,
-                             layout={"width": "300px"})
-        reply = Reply()
-
-        def say(note):
-            try:
-                reply.value = _page(note())
-            except Exception as problem:  # an exception in a callback would vanish unseen
-                reply.value = _page(f"{type(problem).__name__}: {problem}")
-
-        buttons = []
-        for text, note in (("Check", lambda: exercises.check(exercise_id, field.value)),
-                           ("Hint", lambda: exercises.hint(exercise_id)), ("Solution", lambda: exercises.solution(exercise_id))):
-            button = widgets.Button(description=text, tooltip=f"{text}: exercise {exercise_id}", layout={"width": "90px"})
-            button.on_click(lambda _, note=note: say(note))
-            buttons.append(button)
-        card = widgets.VBox([question, widgets.HBox([field, *buttons], layout={"flex_flow": "row wrap"}), reply])
+        exercise = exercises.load().get(exercise_id)
+        question, reply = widgets.HTML(), Reply()
+        asked = _say(question, lambda: exercises.show(exercise_id))
+        row = []
+        if exercise and asked:  # one that has a fault says so, and asks nothing
+            field = FIELDS[exercise.kind](exercise)
+            row = [field, *(_button(name, exercise_id, reply, note) for name, note in (
+                ("Check", lambda: exercises.check(exercise_id, field.value)),
+                ("Hint", lambda: exercises.hint(exercise_id)),
+                ("Solution", lambda: exercises.solution(exercise_id))))]
+        card = widgets.VBox([question, widgets.HBox(row, layout={"flex_flow": "row wrap"}), reply])
         card.add_class("labkit-quiz")
         return card
 
     @property
     def text(self) -> str:
         """The questions as text: the face of the saved notebook."""
-        return "\n\n".join(str(exercises.show(each)) for each in self.ids)
+        return "\n\n".join(_told(lambda each=each: exercises.show(each))[0] for each in self.ids)
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         return self.widget._repr_mimebundle_() | {"text/plain": self.text}
+
+
+def _button(name, exercise_id, reply, note):
+    button = widgets.Button(description=name, tooltip=f"{name}: exercise {exercise_id}", layout={"width": "90px"})
+    button.on_click(lambda _: _say(reply, note))
+    return button
+
+
+def _told(note):
+    """(its text, True), or (what went wrong, False): an exception in a callback would vanish unseen."""
+    try:
+        return str(note()), True
+    except Exception as problem:
+        return f"Something is wrong here\n\n{type(problem).__name__}: {problem}", False
+
+
+def _say(screen, note):
+    """Show a note; False if it was a fault."""
+    text, well = _told(note)
+    screen.value = _page(text)
+    return well
 
 
 def _page(note) -> str:

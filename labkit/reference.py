@@ -4,6 +4,7 @@ Every other module takes its facts from here, so a number has one home, its sour
 data/README.md says what each column means and where the rows come from.
 """
 
+from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,17 @@ import numpy as np
 import pandas as pd
 
 _HERE = Path(__file__).resolve().parent
+
+KINDS = ("exact arithmetic", "simulation", "assumption", "paper reports", "lecture reports")  # what a number is worth
+
+# The columns of numbers in the tables that teachers add rows to: a word there must not turn the whole column into words.
+_NUMBERS = {
+    "models.csv": """layers full_layers window_layers state_layers window hidden query_heads kv_heads head_dim value_head_dim kv_lora_rank
+        rope_head_dim total_params block_params weight_bytes state_bytes max_positions""".split(),
+    "gpus.csv": "memory_bytes memory_bytes_device bandwidth flops fp8_flops host_link_bytes_per_s gpu_link_bytes_per_s".split(),
+}
+_TEXTS = ("name", "aliases", "kind", "source")  # the columns of words that both of them need
+_NEEDED_WITH = {"window": "window_layers", "state_bytes": "state_layers", "rope_head_dim": "kv_lora_rank"}  # where that is above 0
 
 
 @cache
@@ -25,9 +37,22 @@ def data_folder():
 
 @cache
 def _table(file_name):
-    table = pd.read_csv(data_folder() / file_name)
-    texts = table.select_dtypes(exclude=["number", "bool"]).columns
-    return table.fillna({column: "" for column in texts})      # a gap is NaN in a column of numbers, "" in one of words
+    try:
+        table = pd.read_csv(data_folder() / file_name)
+    except (ValueError, UnicodeDecodeError) as error:      # pandas' own errors are ValueErrors
+        raise ValueError(f"{file_name} cannot be read as a table: {str(error).strip()} (a comma inside a text needs quotes around the text)") from None
+    numbers = _NUMBERS.get(file_name, [])
+    missing = [column for column in (*numbers, *_TEXTS) if numbers and column not in table]
+    if missing:
+        raise ValueError(f"{file_name}: the column {missing[0]!r} is missing; there are {', '.join(table.columns)}")
+    for column in numbers:
+        if not pd.api.types.is_numeric_dtype(table[column]):
+            parsed = pd.to_numeric(table[column], errors="coerce").astype(object)
+            table[column] = parsed.where(parsed.notna(), table[column].astype(object))
+    texts = table.select_dtypes(exclude=["number", "bool"]).columns.difference(numbers)
+    table = table.fillna({column: "" for column in texts})      # a gap is NaN in a column of numbers, "" in one of words
+    table.attrs["file"] = file_name                             # for messages
+    return table
 
 
 def models():
@@ -109,6 +134,53 @@ def suggest(wanted, names):
     if near:
         return "did you mean " + " or ".join(shown[name] for name in near) + "?"
     return "there are " + ", ".join(list(shown.values())[:8]) + (", ..." if len(shown) > 8 else "")
+
+
+def names_of(table):
+    """Each row's names as `name|alias|alias`, for `find`."""
+    return (table["name"] + "|" + table["aliases"]).str.strip("|")
+
+
+def row_fields(cls, row):
+    """The fields of a dataclass that a row of data/models.csv or data/gpus.csv holds, whole numbers as int.
+
+    Raises
+    ------
+    ValueError
+        For all that is wrong in the row, a line each, naming file, row and column: a needed cell is empty, a word stands
+        where a number belongs, the kind is unknown, or the class refuses the value.
+    """
+    where = f"{row.attrs.get('file', 'table')}, row {row['name'] or f'in line {row.name + 2}'!r}"
+    held, wrong = {}, []
+    for f in (f for f in fields(cls) if f.name in row.index):
+        value = row[f.name].item() if isinstance(row[f.name], np.generic) else row[f.name]
+        if value == "" or value != value:
+            beside, needed = _NEEDED_WITH.get(f.name), "a text is needed" if f.type is str else "a number is needed"
+            if f.default is MISSING:
+                wrong.append(f"{where}, column {f.name!r}: it is empty; {needed}")
+            elif held.get(beside):
+                wrong.append(f"{where}, column {f.name!r}: it is empty; {needed}, since {beside} is {held[beside]}")
+        elif isinstance(value, str) and f.type is not str:
+            wrong.append(f"{where}, column {f.name!r}: {value!r} is not a number; write one such as 128 or 3.35e12")
+        else:       # a column of numbers with gaps holds floats
+            held[f.name] = int(value) if isinstance(value, float) and value.is_integer() else value
+    if row["kind"] not in KINDS:
+        wrong.append(f"{where}, column 'kind': {row['kind']!r} is not one of {', '.join(KINDS)}")
+    if not row["source"]:
+        wrong.append(f"{where}, column 'source': it is empty; say where the numbers come from")
+    raise_all(wrong)
+    try:
+        cls(**held)
+    except ValueError as error:     # the class says what is allowed, the file where it stands
+        raise ValueError(f"{where.partition(',')[0]}, row {error}") from None
+    return held
+
+
+def raise_all(problems):
+    """One ValueError that says all problems, a line each; nothing if there are none."""
+    problems = list(dict.fromkeys(problems))
+    if problems:
+        raise ValueError("\n".join(problems))
 
 
 def _rows_of(table, column, wanted):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -11,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit import exercises
+from labkit import exercises, reference
 from labkit.answers import DIMENSION, UNITS, Reading, format_value, read_number
 from labkit.exercise_kinds import KINDS, Feedback, JudgedExercise, NumberExercise
+from labkit.tables import as_frame, as_text
 
 ALL = exercises.load()
 JUDGED = [e for e in ALL.values() if isinstance(e, JudgedExercise)]
@@ -44,7 +46,7 @@ def base(answer, dimension, unit=None):
     ("8,900 queries", "count", 8900), ("8,900", "count", 8900), ("10", "count", 10), ("10份", "count", 10), ("10 contexts at once", "count", 10),
     ("1 query", "count", 1), ("10 users", "count", 10), ("32 %", "share", 0.32), ("32％", "share", 0.32), ("32 percent", "share", 0.32),
     ("26.4x", "share", 26.4), ("26.4×", "share", 26.4), ("38.6 times", "share", 38.6),
-    ("-2.5", "number", -2.5), ("−2.5", "number", -2.5), ("1/4", "number", 0.25), (".5", "number", 0.5), ("3.", "number", 3), ("= 7", "number", 7),
+    ("-2.5", "number", -2.5), ("−2.5", "number", -2.5), ("1/4", "number", 0.25), ("½", "number", 0.5), ("1⁄4", "number", 0.25), ("1.5.5", "number", None), (".5", "number", 0.5), ("3.", "number", 3), ("= 7", "number", 7),
     (7, "number", 7), (np.int64(7), "number", 7), (np.float32(0.5), "number", 0.5), (Fraction(1, 4), "number", 0.25),
     ("1,3300", "number", None), ("3-4", "number", None), ("1/0", "number", None), ("1e999", "number", None), ("", "number", None),
     ("ten", "number", None), ("nan", "number", None), (math.nan, "number", None), (10**400, "number", None), (True, "number", None),
@@ -125,6 +127,7 @@ def test_half_the_wait_against_a_quadratic():
     ("L11-1a.token", "2,621,440 bits"), ("L11-1a.context", "39 GiB"), ("L11-1a.context", "41.9 GB"), ("L11-1a.context", 39.06),
     ("L11-1b.token", "2.5 MiB"), ("L11-1b.token", "2,560 KiB"), ("L11-1b.context", "312 GiB"), ("L11-1b.context", "312.5"),
     ("L14-1.tokens", "1.33M tokens"), ("L14-1.tokens", "1,330k"), ("L14-1.tokens", 1_328_000), ("L14-1.tokens", "约 133 万"),
+    ("L14-1.tokens", "1.3M"), ("L11-1b.context", 310), ("L14-5.reuse", "31"), ("L14-5.reuse", "31.4 %"), ("L14-2.questions", 20),
     ("L14-1.contexts", "10"), ("L14-1.contexts", 10.0), ("L14-1.contexts", "10 users"), ("L14-1.share", "29.7 %"),
     ("L14-1.share", 0.297), ("L14-1.share", 29.7), ("NB1-1", 48), ("NB1-2", "59 %"), ("NB1-2", 0.6),
 ])
@@ -135,7 +138,7 @@ def test_right_answers(id, answer):
 @pytest.mark.parametrize("id, answer, verdict, words", [
     ("L11-1a.token", "160 KiB", "near", "half"), ("L11-1a.token", "2.5 MiB", "near", "KV heads"), ("L11-1a.token", "320 KB", "near", "right in KiB, but you wrote KB"),
     ("L11-1a.token", 327680, "near", "right in bytes, but without a unit it is taken in KiB"), ("L11-1a.token", "4 KiB", "near", "one layer"),
-    ("L11-1a.token", "335 KiB", "near", "very close"), ("L11-1a.token", "1 GiB", "not yet", "hint"), ("L11-1a.token", "-320 KiB", "not yet", "hint"),
+    ("L11-1a.token", "335 KiB", "near", "close, but a little too large"), ("L11-1a.token", "1 GiB", "not yet", "hint"), ("L11-1a.token", "-320 KiB", "not yet", "hint"),
     ("L11-1a.token", "320 tokens", "unreadable", "in KiB"),
     ("L11-1a.context", "39.06 GB", "near", "right in GiB, but you wrote GB"), ("L11-1a.context", 41.9, "near", "right in GB"),
     ("L11-1a.context", "40 GiB", "near", "131,072"), ("L11-1a.context", "19.5 GiB", "near", "half"), ("L11-1a.context", "312.5 GiB", "near", "64"),
@@ -146,6 +149,9 @@ def test_right_answers(id, answer):
     ("L14-1.contexts", 9, "not yet", "hint"), ("L14-1.share", "1/3", "near", "sentence"), ("L14-1.share", "27.7%", "near", "GiB by GB"),
     ("L14-1.share", "0.297 %", "near", "right in x"), ("L14-1.share", "a third", "unreadable", "in %"), ("NB1-1", 24, "near", "factor 2"),
     ("NB1-1", 0, "near", "128 heads"), ("NB1-2", "50 %", "near", "half of the work"), ("NB1-2", 0.41, "near", "still to be computed"),
+    ("NB1-2", "55", "near", "not yet half"), ("NB1-2", "63 %", "near", "a little too large; right is what lies within 3 %"),
+    ("L14-2.questions", "11", "near", "GPU seconds"), ("L14-2.questions", 35, "near", "prefix cache"),
+    ("L14-4.night", "3,108", "near", "0.35"), ("NB5-2", 6.2, "near", "0.35"),
 ])
 def test_wrong_answers(id, answer, verdict, words):
     feedback = exercises.check(id, answer)
@@ -329,7 +335,8 @@ def test_choice(sample, answer, verdict):
     ("system, tools, time, preferences, task, history", "near", "the first 2 are right, then 'time stamp' is too early. It changes"),
     ("system, tools, task, preferences, history, time", "near", "the first 2 are right, then 'task' is too early."),
     ("system, tools", "unreadable", "'time stamp' is there 0 times"), ("system, tools, tools", "unreadable", "0 times"),
-    (["t"] * 6, "unreadable", "'t' is not one of"), ("", "unreadable", "0 times"), (6, "unreadable", "not a list"), ([None], "unreadable", "None")])
+    (["t"] * 6, "unreadable", "'t' is not one of"), ("", "unreadable", "no answer yet"), (",", "unreadable", "0 times"), (6, "unreadable", "a Python int cannot be an answer"),
+    ([None], "unreadable", "a Python NoneType cannot be"), (["system", ""], "unreadable", "'' is not one of")])
 def test_order(sample, answer, verdict, words):
     feedback = sample()["T-3"].judge(answer)
     assert (feedback.verdict, words in feedback.message) == (verdict, True), feedback
@@ -341,7 +348,7 @@ def test_think(sample):
     assert feedback.verdict == "think" and feedback.message.endswith("- what is retrieved\n- what is cached")
     assert exercise.judge(object()) == feedback
     assert exercise.solved() == "sample"
-    assert "check('T-4')" in exercise.asked()
+    assert exercise.asked().endswith("Check then lists what a good answer has.")
 
 
 @pytest.mark.parametrize("old, new, message", [
@@ -398,15 +405,212 @@ def test_every_kind_is_tried():
 
 
 @pytest.mark.parametrize("text, message", [
-    (b"exercise = [1, 2]", "allowed are only tables"), (b"exercise = [[]]", "allowed are only tables"),
-    (b"[[exercise]]\nkind = ['number']", "field 'kind'"), ("[[exercise]]\nid = 'x'".encode("utf-16"), "bad.toml is not TOML"),
-    (b"\xef\xbb\xbf[[exercise]]\nid = 'T-1'", "exercise 'T-1': field 'notebook' is missing"),
+    (b"exercise = 5", "bad.toml: tables .*exercise.* are needed"), (b"", "bad.toml: tables .* are needed; found none"),
+    ("[[exercise]]\nid = 'x'".encode("utf-16"), "bad.toml is not TOML"), (b"[[exercise]]\nid = ", "bad.toml is not TOML"), (b"x = " + 100_000 * b"[", "bad.toml is not TOML"),
 ])
 def test_a_file_that_is_none(tmp_path, text, message):
     path = tmp_path / "bad.toml"
     path.write_bytes(text)
+    for asked in (exercises.load, exercises.problems, exercises.verify):
+        with pytest.raises(ValueError, match=message):
+            asked(path)
+
+
+@pytest.mark.parametrize("text, message", [
+    (b"exercise = [1, 2]", "exercise 'number 1': 1 is no table"), (b"exercise = [[]]", "exercise 'number 1': .* is no table"),
+    (b"[[exercise]]\nkind = ['number']", "field 'kind'"), (b"[[exercise]]\nid = [1]", "exercise .1., field 'id': .1. is not a text"),
+    (b"\xef\xbb\xbf[[exercise]]\nid = 'T-1'", "exercise 'T-1': field 'notebook' is missing"),
+])
+def test_a_table_that_is_none(tmp_path, text, message):
+    path = tmp_path / "bad.toml"
+    path.write_bytes(text)
+    assert exercises.load(path) == {}
     with pytest.raises(ValueError, match=message):
-        exercises.load(path)
+        exercises.verify(path)
+
+
+# ---------------------------------------------------------------- a fault stays where it is
+
+FAULTS = (("tolerance = 0.01", "tolernace = 0.01"), ('expected = "\'append\'"', 'expected = "\'apend\'"'), ('id = "T-4"', 'id = "T-3"'),
+          ('unit = "s"', 'unit = "parsec"'), ("notebook = 3", "notebook = 33"), ('hint = "everything behind is new"', 'hint = "{1 / 0}"'))
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """Put a text in the place of data/exercises.toml."""
+    numbers = itertools.count()
+
+    def put(text):
+        folder = tmp_path / f"data {next(numbers)}"
+        folder.mkdir()
+        (folder / "exercises.toml").write_text(text, encoding="utf-8")
+        monkeypatch.setattr(reference, "data_folder", lambda: folder)
+    return put
+
+
+def spoilt(*faults):
+    text = SAMPLE
+    for old, new in faults:
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+def test_one_bad_table_stops_no_other(course):
+    course(spoilt(FAULTS[0]))
+    assert list(exercises.load()) == ["T-2", "T-3", "T-4"] and exercises.ids() == ["T-1", "T-2", "T-3", "T-4"]
+    assert exercises.ids(notebook=2) == ["T-1", "T-3"]
+    told = exercises.problems()["T-1"]
+    unknown, missing = told.splitlines()
+    assert unknown.startswith("exercise 'T-1': unknown field 'tolernace'; did you mean tolerance") and "The fields are id, notebook," in unknown
+    assert missing == "exercise 'T-1': field 'tolerance' is missing; it is a number" and list(exercises.problems()) == ["T-1"]
+    for call in (exercises.show, exercises.check, exercises.hint, exercises.solution, lambda id: exercises.verify()):
+        with pytest.raises(ValueError) as caught:
+            call("T-1")
+        assert str(caught.value) == told
+    assert exercises.check("T-2", "append").verdict == "right"
+
+
+def test_a_bad_part_tells_among_its_fellows(course):
+    course(spoilt(('id = "T-1"', 'id = "T-2.a"'), ('id = "T-2"', 'id = "T-2.b"'), FAULTS[0]))
+    text = repr(exercises.show("T-2"))
+    assert "unknown field 'tolernace'" in text and "which?" in text
+
+
+def test_all_faults_are_told_at_once(course):
+    course(spoilt(*FAULTS) + "\n[colour]\nred = 1\n")
+    with pytest.raises(ValueError) as caught:
+        exercises.verify()
+    told = str(caught.value).splitlines()
+    for words in ("exercise 'T-1': unknown field 'tolernace'", "exercise 'T-1': field 'tolerance' is missing", "'T-2', field 'notebook': 33",
+                  "exercise 'T-3', field 'id': used twice; number 4 of the file", "allowed are only tables [[exercise]], not 'colour'"):
+        assert sum(words in line for line in told) == 1, (words, told)
+    course(spoilt(FAULTS[1], FAULTS[5], FAULTS[3]))
+    with pytest.raises(ValueError) as caught:
+        exercises.verify()
+    told = str(caught.value).splitlines()
+    assert len(told) == 3 and "parsec" in told[0] and "1 / 0" in told[1] and "'apend', not one of the options" in told[2]
+
+
+def test_a_value_that_fails_is_told_once(course):
+    course(spoilt(('n = "1000"', 'n = "1 / 0"')))
+    with pytest.raises(ValueError) as caught:
+        exercises.verify()
+    assert str(caught.value) == "exercise 'T-1', field 'values.n': '1 / 0' fails: ZeroDivisionError: division by zero"
+    with pytest.raises(ValueError, match="values.n"):
+        exercises.show("T-1")
+    assert exercises.check("T-2", "append").verdict == "right"
+
+
+def test_a_table_without_its_id_is_told_when_it_is_missed(course):
+    course(spoilt(('id = "T-1"\n', "")))
+    with pytest.raises(ValueError, match="no exercise is called 'T-1'.* 1 of the file cannot be read: exercise 'number 1': field 'id' is missing"):
+        exercises.show("T-1")
+
+
+# ---------------------------------------------------------------- odd answers
+
+ODD = ["", " ", "\u200b", None, "1/0", "0/0", 10**400, -10**400, "1e400", "9" * 5_000, 10**5_000, "🙂", "３２０ ＫｉＢ", "320KiB per token", "1,5", "1.5.5",
+       "1,234,5", "-", "+", ".", "e5", "%", "KiB", "KiB 320", "nan", "inf", "-inf", math.nan, math.inf, True, np.True_, [], (), [1], ["a"], [None],
+       [["system"]], {}, {"a": 1}, set(), b"320", 1j, object(), int, lambda: 1, np.array([1, 2]), np.float64("nan"), Fraction(10**400, 3),
+       "a" * 100_000, "1 " * 50_000, " per" * 20_000, "system" + "," * 50_000, "<b>x</b>", "'; drop table", "\\", "\n\n", "{n}", "十", "٣٢٠", "½", "1⁄2", "①"]
+
+
+class Spiteful:
+    """Neither a text nor a number, and no way to print it."""
+
+    def __repr__(self):
+        raise RuntimeError("no")
+
+    __str__ = __bool__ = __len__ = __repr__
+
+
+@pytest.mark.parametrize("exercise", [next(e for e in ALL.values() if isinstance(e, kind)) for kind in KINDS.values()], ids=lambda e: e.kind)
+@pytest.mark.parametrize("number", range(len(ODD) + 1))
+def test_an_odd_answer_gets_a_sentence(exercise, number):
+    answer = (ODD + [Spiteful()])[number]
+    feedback = exercises.check(exercise.id, answer)
+    assert len(feedback.message) < 2_000 and (exercise.kind == "think" or repr(feedback).endswith((".", "?", ")")))
+    assert feedback.verdict != "right" or answer in ("３２０ ＫｉＢ", "320KiB per token", "٣٢٠")
+
+
+def test_no_answer_yet():
+    for exercise in JUDGED:
+        for answer in ("", "  ", None):
+            assert exercise.judge(answer).message == f"there is no answer yet. {exercise.accepted()}"
+
+
+def test_texts_read_the_same_as_markdown_and_as_plain_text():
+    for exercise in ALL.values():
+        for where in exercise.texts():
+            assert not re.search(r"[*`<>|]|(?<!\w)_|_(?!\w)", exercise.fill(where)), f"{exercise.id}: a sign of Markdown in {where}"
+
+
+def test_no_reply_is_a_command():
+    """On the page there are buttons: no text tells a student to type a call of this module."""
+    for exercise in ALL.values():
+        for text in (exercise.asked(), repr(exercise.judge("12345678")), exercise.fill("hint"), exercise.solved()):
+            assert not re.search(r"\b(check|hint|solution|show)\(", text), exercise.id
+
+
+# ---------------------------------------------------------------- fair to those who round, and to those who read a panel
+
+@pytest.mark.parametrize("exercise", [e for e in NUMBERS if e.tolerance], ids=lambda e: e.id)
+def test_two_right_digits_are_enough(exercise):
+    assert "Two right digits are enough" in exercise.asked() and exercise.tolerance >= 0.01
+    for unit, size in UNITS[DIMENSION[exercise.unit]].items():
+        for digits in (2, 3, 4):
+            assert exercise.judge(f"{float(exercise.right_answer()) / size:.{digits - 1}e} {unit}").verdict == "right", (unit, digits)
+
+
+def printed(table):
+    """Every number that a panel's table shows, as it is written there."""
+    cells = as_text(as_frame(table)).to_numpy().ravel()
+    return [re.search(r"-?\d[\d,]*\.?\d*%?", cell)[0] for cell in cells if re.search(r"\d", cell)]
+
+
+def panels():
+    """id -> the table of the panel at the setting that the exercise asks for, or at the nearest stop of its slider."""
+    from labkit import ace_studies, cacheblend_studies, cartridge_live, kv_studies, mem0_scale, memgpt_studies, poisoning
+    from labkit.figures import ace, cacheblend, cartridge_use, choosing, kv_cost, mem0, memgpt, tiny_transformer
+
+    no_gqa = "one for each query head (no GQA)"
+    tables = {
+        "L11-1a.token": lambda: kv_cost.table_cache_sizes(kv_studies.cache_sizes("Llama-3-70B")),
+        "L11-1a.context": lambda: kv_cost.table_cache_sizes(kv_studies.cache_sizes("Llama-3-70B")),
+        "L11-1b.context": lambda: kv_cost.table_cache_sizes(kv_studies.cache_sizes("Llama-3-70B", kv_heads=no_gqa)),
+        "L14-1.contexts": lambda: kv_cost.table_serving(kv_studies.serving("Llama-3-70B", gpus=8, context=128_000)),
+        "L14-3.ten": lambda: memgpt.table_prefill(memgpt_studies.prefill_by_cause(evict=0.1)),
+        "L14-3.fifty": lambda: memgpt.table_prefill(memgpt_studies.prefill_by_cause(evict=0.5)),
+        "NB2-1": lambda: memgpt.table_prefill(memgpt_studies.prefill_by_cause(window=16_000)),
+        "L14-2.prefill": lambda: mem0.table_budget(mem0_scale.read_write_budget(unit="tokens of prefill")),
+        "L14-2.questions": lambda: mem0.table_budget(mem0_scale.read_write_budget(unit="tokens of prefill")),
+        "L14-5.reuse": lambda: ace.table_playbook_cost(ace_studies.playbook_cost("counters")),
+        "NB6-1": lambda: ace.table_playbook_cost(ace_studies.playbook_cost("rewrite", batch=64)),
+        "L11-4a.share": lambda: cacheblend.table_recompute(cacheblend_studies.recompute(tail=3.0)),
+        "L11-4a.enough": lambda: cacheblend.table_recompute(cacheblend_studies.recompute(tail=3.0)),
+        "L11-8b.share": lambda: cacheblend.table_recompute(cacheblend_studies.recompute(noise=2.0)),
+        "NB4-1": lambda: tiny_transformer.table_trained(cacheblend_studies.trained(fraction=0.1, bridging=0.13)),
+        "NB7-2": lambda: choosing.table_defended(poisoning.defend(labels=True, user=True, look=50)),
+        "L14-4.weekly": lambda: cartridge_use.table_break_even(cartridge_live.break_even()),
+        "L14-4.cheaper": lambda: cartridge_use.table_break_even(cartridge_live.break_even(training=1_400)),  # no stop at 1,440
+        "L14-4.night": lambda: cartridge_use.table_break_even(cartridge_live.break_even(idle_price=1 / 3)),
+        "L14-4.both": lambda: cartridge_use.table_break_even(cartridge_live.break_even(training=1_400, idle_price=1 / 3)),
+    }
+    for dialogues in (100, 400, 1_000):  # each that the panel offers, though 100 are noisy
+        for id, at in (("L11-2b.accuracy", {"archive": 0.95, "sessions": 20}), ("L11-2c.accuracy", {"core": 16}), ("L11-8a.accuracy", {"recall": 0.7})):
+            tables[f"{id} {dialogues}"] = (lambda at=at, dialogues=dialogues: memgpt.table_recall(
+                memgpt_studies.recall_curves(dialogues=dialogues, **at)))
+    return tables
+
+
+PANELS = panels()
+
+
+@pytest.mark.parametrize("name", PANELS)
+def test_what_the_panel_prints_is_right(name):
+    said = printed(PANELS[name]())
+    assert any(exercises.check(name.split()[0], number).verdict == "right" for number in said), said
 
 
 def test_a_part_that_a_list_in_words_would_split():

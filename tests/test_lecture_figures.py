@@ -1,5 +1,6 @@
 """The ledger: every figure of the lecture notes whose notebook exists is computed anew, within its tolerance."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -53,20 +54,63 @@ def test_the_readme_shows_the_counts():
     assert [int(n) for n in counts.groups()] == [len(FIGURES), settings, len(due()), len(EXEMPT)]
 
 
-def test_a_wrong_entry_is_named(tmp_path, monkeypatch):
-    (tmp_path / "ledger.toml").write_text('[l14-kv-9b]\nhere = "1"\n')
-    monkeypatch.setattr(reference, "data_folder", lambda: tmp_path)
-    ledger.entries.cache_clear()
-    with pytest.raises(ValueError, match="l14-kv-9b.*did you mean l14-kv-8b"):
-        ledger.entries()
-    for text, message in (('[l14-kv-8b]\nthere = "1"', "there"), ('[l14-kv-8b]\nhere = "1 +"', "l14-kv-8b"),
-                          ('[l14-kv-8b]\nhere = "1"\ntolerance = -1', "at least 0"),
-                          ('[l14-kv-8b]\nhere = "1"\ntolerance = inf', "finite"), ('[l14-kv-8b]\nhere = 1', "here=1 must be a text"),
-                          ('[l14-kv-8b]\nhere = "kv_cots.Model"', "'kv_cots' is neither"), ('[l14-kv-8b]\ntolerance = 1', "'here' is missing"),
-                          ('[l14-kv-8b]\nhere = "1"\nexercise = "yes"', "exercise='yes'"), ('l14-kv-8b = 5', "l14-kv-8b"),
-                          ('[l14-kv-8b', "ledger.toml is not TOML")):
-        (tmp_path / "ledger.toml").write_text(text)
-        ledger.entries.cache_clear()
-        with pytest.raises(ValueError, match=message):
-            ledger.entries()
-    ledger.entries.cache_clear()
+def test_the_file_stands():
+    assert ledger.problems() == {} and ledger.verify() == len(ledger.entries())
+
+
+@pytest.fixture
+def put(tmp_path, monkeypatch):
+    """Put a text in the place of data/ledger.toml."""
+    figures, numbers = FIGURES.copy(), itertools.count()
+    monkeypatch.setattr(reference, "lecture_figures", lambda: figures)
+
+    def write(text):
+        folder = tmp_path / str(next(numbers))
+        folder.mkdir()
+        (folder / "ledger.toml").write_text(text, encoding="utf-8")
+        monkeypatch.setattr(reference, "data_folder", lambda: folder)
+    return write
+
+
+@pytest.mark.parametrize("text, message", [
+    ('[l14-kv-9b]\nhere = "1"', r"\[l14-kv-9b\]: no such lecture figure; did you mean l14-kv-8b"),
+    ('[l14-kv-8b]\nthere = "1"', "'there' is none of its fields, which are here, tolerance, absolute, paper, exercise; did you mean here"),
+    ('[l14-kv-8b]\nthere = "1"', "'here' is missing"), ('[l14-kv-8b]\nhere = "1 +"', r"\[l14-kv-8b\]: here='1 \+' is not a Python expression"),
+    ('[l14-kv-8b]\nhere = "1"\ntolerance = -1', "at least 0"), ('[l14-kv-8b]\nhere = "1"\ntolerance = inf', "finite"),
+    ("[l14-kv-8b]\nhere = 1", "here=1 must be a text"), ('[l14-kv-8b]\nhere = "kv_cots.Model"', "'kv_cots' is neither.*did you mean kv_cost"),
+    ("[l14-kv-8b]\ntolerance = 1", "'here' is missing"), ('[l14-kv-8b]\nhere = "1"\nexercise = "yes"', "exercise='yes'"),
+    ("l14-kv-8b = 5", "l14-kv-8b.: 5 is no table"), ('[l14-kv-8b]\nhere = "1 / 0"', "l14-kv-8b.*fails: ZeroDivisionError"),
+    ('[l14-kv-8b]\nhere = "exit()"', "l14-kv-8b.*fails: SystemExit"), ('[l14-kv-8b]\nhere = "math"', "l14-kv-8b.*fails: TypeError"),
+    ('[l14-kv-8b]\nhere = "3"', "l14-kv-8b.: here gives 3, the lecture notes say 128 KiB"),
+])
+def test_a_wrong_entry_is_named(put, text, message):
+    put(text)
+    with pytest.raises(ValueError, match=message):
+        ledger.verify()
+
+
+def test_a_file_that_is_none(put):
+    put("[l14-kv-8b")
+    for asked in (ledger.entries, ledger.problems, ledger.verify, lambda: ledger.compare(1)):
+        with pytest.raises(ValueError, match="ledger.toml is not TOML"):
+            asked()
+
+
+GOOD = '[l14-prefill-250]\nhere = "1000 * kv_cost.Roofline(\'Llama-3-8B\', \'H100 SXM\').prefill_seconds(320)"\nabsolute = 0.5\n'
+
+
+def test_one_bad_entry_fails_alone(monkeypatch):
+    bad = {"l14-kv-8b": "ledger.toml, [l14-kv-8b]: 'tolernace' is none of its fields"}
+    monkeypatch.setattr(ledger, "_read", lambda path: ({"l14-prefill-250": ledger.Entry("20"), "l14-prefill-128k": ledger.Entry("1 / 0")}, bad))
+    here = ledger.compare(1).frame["here"]
+    assert here.iloc[0] == bad["l14-kv-8b"] and "20" in here.to_list() and any("ZeroDivisionError" in cell for cell in here)
+
+
+def test_all_faults_are_told_at_once(put):
+    put(GOOD + '[l14-kv-8b]\nhere = "1 +"\ntolernace = 1\nabsolute = -1\n[l14-x]\nhere = "1"\n[l14-prefill-128k]\nhere = "1 / 0"\n')
+    assert list(ledger.entries()) == ["l14-prefill-250", "l14-prefill-128k"] and list(ledger.problems()) == ["l14-kv-8b", "l14-x"]
+    with pytest.raises(ValueError) as caught:
+        ledger.verify()
+    told = str(caught.value).splitlines()
+    assert len(told) == 5 and all(any(words in line for line in told) for words in
+                                  ("'tolernace'", "1 +", "absolute=-1", "[l14-x]: no such", "[l14-prefill-128k]: here='1 / 0' fails"))

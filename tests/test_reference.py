@@ -1,11 +1,14 @@
 """The tables: found, whole, parseable, and safe to change by whoever asked for them."""
 
+import csv
+import shutil
+
 import pytest
 
 from labkit import reference
+from labkit.kv_cost import Gpu, Model, gpu_names, model_names
 
 TABLES = [reference.models, reference.gpus, reference.links, reference.datasets, reference.paper_results, reference.lecture_figures]
-KINDS = {"exact arithmetic", "simulation", "assumption", "paper reports", "lecture reports"}
 RELATIONS = {"=", "about", "at least", "at most", "above", "below", "range", "change", "words"}
 
 
@@ -22,7 +25,7 @@ def test_rows_are_whole(table):
     rows = table()
     assert len(rows) and not rows.duplicated().any()
     if "kind" in rows:
-        assert set(rows["kind"]) <= KINDS
+        assert set(rows["kind"]) <= set(reference.KINDS)
     if "source" in rows:
         assert (rows["source"] != "").all()
     for names in (rows[column] for column in ("name", "id") if column in rows):
@@ -104,3 +107,108 @@ def test_tables_are_found_in_a_wheel_and_in_a_checkout(tmp_path, monkeypatch):
     (tmp_path / "data" / "models.csv").unlink()
     with pytest.raises(FileNotFoundError, match="models.csv"):
         find()
+
+
+# ---- a teacher's new row
+
+FILES = {"models.csv": (Model, "Mistral-7B-v0.1", reference.models), "gpus.csv": (Gpu, "H100 SXM", reference.gpus)}
+
+
+@pytest.fixture
+def spoil(tmp_path, monkeypatch):
+    """Put the tables with some cells of one row replaced in the place of the real ones."""
+    real = reference.data_folder()
+    for name in FILES:
+        shutil.copy(real / name, tmp_path)
+
+    def put(file_name, **cells):
+        with open(real / file_name, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        next(row for row in rows if row["name"] == FILES[file_name][1]).update(cells)
+        with open(tmp_path / file_name, "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+
+    monkeypatch.setattr(reference, "data_folder", lambda: tmp_path)
+    reference._table.cache_clear()
+    yield put
+    reference._table.cache_clear()
+
+
+README = (reference.data_folder() / "README.md").read_text(encoding="utf-8")
+
+
+def needed(file_name):
+    """Columns of which data/README.md says that a row needs them."""
+    section = README.partition(f"## {file_name}")[2].partition("\n## ")[0]
+    return section.partition("A new row needs ")[2].partition("`source`")[0].split("`")[1::2] + ["source"]
+
+
+NUMBERS = [(file_name, column) for file_name, columns in reference._NUMBERS.items() for column in columns if column != "max_positions"]
+EMPTY = [(file_name, column) for file_name in FILES for column in needed(file_name) if column != "name"]
+
+
+@pytest.mark.parametrize("file_name, column", NUMBERS)
+@pytest.mark.parametrize("value, words", [("many", "'many' is not a number"), ("-5", "=-5 must be"), ("TRUE", "'TRUE' is not a number"), ("1e999", "=inf must be")])
+def test_a_number_that_is_none(spoil, file_name, column, value, words):
+    cls, name, _ = FILES[file_name]
+    spoil(file_name, **{column: value})
+    with pytest.raises(ValueError, match=f"{file_name}, row '?{name}.*{column}.*{words}"):
+        cls.load(name)
+
+
+@pytest.mark.parametrize("file_name, column", EMPTY)
+def test_an_empty_cell_that_is_needed(spoil, file_name, column):
+    cls, name, _ = FILES[file_name]
+    spoil(file_name, **{column: ""})
+    with pytest.raises(ValueError, match=f"{file_name}, row '{name}', column '{column}': "):
+        cls.load(name)
+
+
+@pytest.mark.parametrize("file_name", FILES)
+def test_an_empty_cell_that_is_not(spoil, file_name):
+    cls, name, table = FILES[file_name]
+    for column in set(table().columns) - set(needed(file_name)) - {"name", "window", "window_layers"}:
+        reference._table.cache_clear()
+        spoil(file_name, **{column: ""})
+        assert cls.load(name).name == name
+
+
+@pytest.mark.parametrize("cells, words", [
+    ({"window": ""}, "column 'window': it is empty; a number is needed, since window_layers is 32"),
+    ({"state_layers": "4", "layers": "40", "state_bytes": ""}, "column 'state_bytes': it is empty; a number is needed, since state_layers is 4"),
+    ({"kv_lora_rank": "512", "rope_head_dim": ""}, "column 'rope_head_dim': it is empty; a number is needed, since kv_lora_rank is 512"),
+    ({"kind": "guess"}, "column 'kind': 'guess' is not one of exact arithmetic, simulation"), ({"layers": "31.5"}, "layers=31.5 must be a whole number"),
+    ({"kv_heads": "5"}, "32 query heads cannot be shared out over 5"), ({"layers": "3"}, "are more than its 3 layers"),
+])
+def test_a_row_that_cannot_be(spoil, cells, words):
+    spoil("models.csv", **cells)
+    with pytest.raises(ValueError, match=f"models.csv, row '?Mistral-7B-v0.1.*{words}"):
+        Model.load("Mistral-7B-v0.1")
+
+
+def test_all_faults_of_a_row_are_told_at_once_and_the_others_load(spoil):
+    before = {name: Model.load(name) for name in model_names()}, {name: Gpu.load(name) for name in gpu_names(complete=False)}
+    complete = gpu_names()
+    spoil("models.csv", head_dim="", layers="thirty", kind="")
+    spoil("gpus.csv", bandwidth="fast", flops="")
+    reference._table.cache_clear()
+    with pytest.raises(ValueError) as caught:
+        Model.load("Mistral-7B-v0.1")
+    assert len(str(caught.value).splitlines()) == 3
+    for loaded, (cls, name, _) in zip(before, FILES.values()):
+        assert {other: cls.load(other) for other in loaded if other != name} == {other: row for other, row in loaded.items() if other != name}
+    assert gpu_names() == [name for name in complete if name != "H100 SXM"]
+
+
+@pytest.mark.parametrize("spoilt, words", [
+    (lambda text: text.replace("head_dim", "head_dims", 1), "models.csv: the column 'head_dim' is missing; there are name, aliases"),
+    (lambda text: text + "New,,32,32,0,0,,4096,32,8,128,,0,0,1,1,1,0,8192,bfloat16,assumption,me, myself, and I\n", "models.csv cannot be read as a table.*comma"),
+    (lambda text: "", "models.csv cannot be read as a table"),
+])
+def test_a_table_that_is_none(spoil, spoilt, words):
+    path = reference.data_folder() / "models.csv"
+    path.write_text(spoilt(path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(ValueError, match=words):
+        Model.load("Llama-3-8B")
