@@ -48,7 +48,7 @@ PROMPT_PARTS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PromptOrder:
     """What the cache held of each request, for one order of the parts.
 
@@ -73,6 +73,10 @@ class PromptOrder:
     def reuse(self):
         """Share of all prompt tokens that were in the cache."""
         return float(self.hit.sum() / self.tokens.to_numpy().sum())
+
+    def __repr__(self):
+        return (f"PromptOrder {', '.join(self.tokens)}: {self.reuse:.1%} of {self.tokens.to_numpy().sum():,} tokens from the cache "
+                "(by request in .tokens, .cached)")
 
 
 def prompt_order(order=tuple(PROMPT_PARTS)):
@@ -141,7 +145,7 @@ CAPACITIES = (5_000, 10_000, 15_000, 20_000, 30_000, 50_000, 100_000, 200_000)  
 BLOCK_SIZES = (16, 64, 256, 512, 1_024)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Replay:
     """Hit rate of a trace against capacity, and at one capacity.
 
@@ -167,6 +171,11 @@ class Replay:
     evicted: int
     seconds: float
     seconds_uncached: float
+
+    def __repr__(self):
+        size = f" of {self.block_size:,}" if self.cache == "blocks" else ""
+        return (f"Replay, {self.cache}{size}, room for {self.capacity:,} tokens: {self.rate:.1%} hit, {self.infinite:.1%} without a limit "
+                "(other capacities in .rates)")
 
 
 def sample_trace():

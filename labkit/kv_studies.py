@@ -12,6 +12,9 @@ from labkit.kv_cost import ANSWER_TOKENS, QUESTION_TOKENS, Model, Roofline, chec
 
 GB, GIB = 1e9, 2**30
 CONTEXTS = (1_000, 4_000, 16_000, 32_000, 64_000, 120_000)  # the lengths of L14 1.2
+# Stops of a slider, about three to a factor of four; those of the lecture notes are among them.
+LENGTHS = (250, 500, 1_000, 2_000, 4_000, 8_000, 12_000, 16_000, 24_000, 32_000, 48_000, 64_000, 96_000, 120_000, 128_000,
+           192_000, 256_000, 384_000, 512_000, 768_000, 1_000_000)
 
 # What if the KV heads were chosen otherwise?  Each entry takes a model and gives the number of KV heads.
 KV_HEADS = {
@@ -21,7 +24,7 @@ KV_HEADS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CacheSizes:
     """Bytes of one sequence's cache in several designs of the same model.
 
@@ -34,6 +37,10 @@ class CacheSizes:
     variants: pd.DataFrame
     weights: int | None
     per_token: float
+
+    def __repr__(self):
+        sizes = "; ".join(f"{name} {nbytes / GB:,.2f} GB" for name, nbytes in self.variants.sum(axis=1).items())
+        return f"CacheSizes of {self.tokens:,} tokens of {self.model}: {sizes} (bytes in .variants, .weights, .per_token)"
 
 
 def cache_sizes(model="Llama-3-8B", context=128_000, dtype="bf16", kv_heads="as built", window=True) -> CacheSizes:
@@ -69,7 +76,7 @@ def cache_sizes(model="Llama-3-8B", context=128_000, dtype="bf16", kv_heads="as 
     return CacheSizes(model.name, context, pd.DataFrame(variants).T, model.weight_bytes, per_token)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Latency:
     """Where the time of one query goes.
 
@@ -84,6 +91,10 @@ class Latency:
     points: pd.DataFrame
     flops_per_s: float
     bytes_per_s: float
+
+    def __repr__(self):
+        first = ", ".join(f"{name} {seconds:,.4g} s" for name, seconds in self.ttft.items())
+        return f"Latency: first token after {first}; decode {self.decode:,.4g} s (in .ttft, .decode; parts in .bars, roofline in .points)"
 
 
 def latency(model="Llama-3-8B", gpu="H100 SXM", context=128_000, cached=0.0, answer=ANSWER_TOKENS) -> Latency:
@@ -133,19 +144,26 @@ SHARING = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Serving:
     """Users and tokens/s with memory filled, over the length of the context.
 
     curve : DataFrame by context, columns users, step (s), throughput (tokens/s).  at : the same for the chosen context.
-    steps : the same at the lengths of `CONTEXTS`.  own : throughput of the curve where each user has their own.
+    steps : the same at the lengths of `CONTEXTS`.  own, own_at : throughput (tokens/s) of the curve and at the chosen context
+    where each user has their own.
     """
 
     curve: pd.DataFrame
     steps: pd.DataFrame
     at: pd.Series
     own: np.ndarray
+    own_at: float
     sharing: str
+
+    def __repr__(self):
+        at = self.at
+        return (f"Serving, {self.sharing}: {at['users']:,.0f} users with {at.name:,.0f} tokens get {at['throughput']:,.1f} tokens/s "
+                "together (in .at; other lengths in .steps and .curve)")
 
 
 def serving(model="Llama-3-8B", gpu="H100 SXM", gpus=1, context=120_000, sharing="each user has their own",
@@ -178,7 +196,10 @@ def serving(model="Llama-3-8B", gpu="H100 SXM", gpus=1, context=120_000, sharing
         step = np.divide(held, tokens_per_s, out=np.full(lengths.shape, np.nan), where=tokens_per_s > 0)
         return pd.DataFrame({"users": held, "step": step, "throughput": tokens_per_s}, index=pd.Index(lengths, name="context"))
 
-    curve = table(np.geomspace(250, 1_000_000, 80))
-    own = curve["throughput"].to_numpy() if not shared else \
-        serving(model, gpu, gpus, context, memory_fraction=memory_fraction).curve["throughput"].to_numpy()
-    return Serving(curve, table(CONTEXTS), table([context]).iloc[0], own, sharing)
+    curve, at = table(np.geomspace(250, 1_000_000, 80)), table([context]).iloc[0]
+    if shared:
+        private = serving(model, gpu, gpus, context, memory_fraction=memory_fraction)
+        own, own_at = private.own, private.own_at
+    else:
+        own, own_at = curve["throughput"].to_numpy(), at["throughput"]
+    return Serving(curve, table(CONTEXTS), at, own, own_at, sharing)

@@ -24,7 +24,7 @@ MODEL, GPU = "Llama-3-8B", "H100 SXM"  # whose seconds are counted
 PARTS = ("system", "working", "summary", "messages")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MainContext:
     """A conversation of the agent, and one of its calls.
 
@@ -53,6 +53,11 @@ class MainContext:
     def row(self):
         """The trace of the call looked at."""
         return self.trace.iloc[self.step - 1]
+
+    def __repr__(self):
+        row = self.row
+        return (f"MainContext, call {self.step} of {len(self.trace)}: {row['prompt']} tokens, {row['prefill']} of them computed "
+                f"({row['cause']}); all calls in .trace, the prompt in .snapshot")
 
 
 @lru_cache(maxsize=64)
@@ -103,7 +108,7 @@ def papers_zero_levels():
 SESSIONS = (2, 5, 10, 15, 20, 30, 40)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RecallStudy:
     """Accuracy and its standard error: DataFrames, a row a number of sessions, a column a system."""
 
@@ -112,8 +117,14 @@ class RecallStudy:
     sessions: int
     dialogues: int
 
+    def __repr__(self):
+        right = ", ".join(f"{name} {share:.3f}" for name, share in self.accuracy.loc[self.sessions].items())
+        return f"RecallStudy, right after {self.sessions} sessions: {right} (all lengths in .accuracy, .error)"
 
-def recall_curves(sessions=10, window=40, core=8, archive=0.60, archive_warned=0.95, recall=0.0, dialogues=400):
+
+def recall_curves(
+    sessions=10, window=40, core=8, archive=0.60, archive_warned=0.95, recall=0.0, dialogues=400, without_warning=True
+):
     """`memgpt.recall_study` at all lengths of `SESSIONS`, the same dialogues throughout.
 
     Parameters
@@ -124,11 +135,14 @@ def recall_curves(sessions=10, window=40, core=8, archive=0.60, archive_warned=0
     archive, archive_warned : chance that a fact is saved, without and with a memory-pressure warning.
     recall : chance that recall storage answers where the archive gives nothing; 0 = there is none.
     dialogues : how many dialogues are averaged.
+    without_warning : False leaves out the agent that gets no warning.
     """
     if sessions not in SESSIONS:
         raise ValueError(f"sessions={sessions!r} must be one of {', '.join(map(str, SESSIONS))}")
     settings = RecallSettings(window=window, core=core, archive=archive, archive_warned=archive_warned, recall=recall)
     curve = recall_curve(settings, SESSIONS, dialogues)
+    if not without_warning:
+        curve = curve[curve["system"] != "memgpt_no_warning"]
     wide = curve.pivot(index="sessions", columns="system")[["accuracy", "standard_error"]]
     return RecallStudy(wide["accuracy"], wide["standard_error"], sessions, dialogues)
 
@@ -136,7 +150,7 @@ def recall_curves(sessions=10, window=40, core=8, archive=0.60, archive_warned=0
 # --- prefill by cause ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PrefillStudy:
     """One session served in one layout, or in all to compare.
 
@@ -159,6 +173,10 @@ class PrefillStudy:
     def chosen(self):
         """The ServeResult of the layout chosen."""
         return self.results[self.layout]
+
+    def __repr__(self):
+        said = "; ".join(f"layout {name} {each.prefill_tokens:,} tokens, {self.seconds[name]:.2f} s" for name, each in self.results.items())
+        return f"PrefillStudy: {said} (by cause in .chosen.prefill, call by call in .chosen.calls_table)"
 
 
 _even = lru_cache(maxsize=32)(even_session)

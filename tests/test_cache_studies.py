@@ -78,3 +78,9 @@ def test_steps_are_closed_areas_over_the_columns():
     corners = cache_figures._steps(np.array([0, 1]), np.array([2, 3]))
     assert corners[:, 0].tolist() == [0.5, 1.5, 1.5, 2.5, 2.5, 1.5, 1.5, 0.5]
     assert corners[:, 1].tolist() == [0, 0, 1, 1, 3, 3, 2, 2]
+
+
+def test_results_print_in_a_line():
+    texts = [repr(studies.sort_prompt()), repr(studies.cache_replay()), repr(studies.cache_replay("radix"))]
+    assert all("\n" not in text and len(text) < 200 for text in texts)
+    assert "0.0% of 114,300 tokens" in texts[0] and "blocks of 16" in texts[1] and "blocks" not in texts[2]

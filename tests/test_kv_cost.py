@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labkit import kv_cost, kv_studies
+from labkit.figures import kv_cost as figures
 from labkit.kv_cost import L11_RULES, Gpu, Model, Roofline, RoundNumbers, break_even_queries, gpu_names, model_names
+from labkit.panel import Panel
 
 LLAMA = Model.load("Llama-3-8B")
 ROOF = Roofline(LLAMA, "H100 SXM")
@@ -331,3 +333,52 @@ def test_a_gpu_of_ones_own():
 def test_small_integers_do_not_overflow():
     assert LLAMA.kv_bytes(np.array([128_000], dtype=np.int32)).tolist() == [131_072 * 128_000]
     assert LLAMA.kv_bytes(np.int32(128_000)) == 131_072 * 128_000
+
+
+# ---- what the panels show
+
+def test_the_curve_and_the_table_end_at_the_context_chosen():
+    """The rest is for the student to predict."""
+    panel = Panel(kv_studies.serving, figures.draw_serving, figures.table_serving, alt=figures.alt_serving,
+                  context=[4_000, 250, 120_000, 1_000_000], sharing=list(kv_studies.SHARING))
+    for context, sharing in ((4_000, 0), (250, 1), (120_000, 2), (1_000_000, 0)):
+        panel.set(context=context, sharing=list(kv_studies.SHARING)[sharing])
+        speed, users = panel._canvas.figure.axes
+        for line in (*speed.lines[:2], users.lines[0]):
+            assert line.get_xdata()[-1] == context
+        assert speed.lines[0].get_ydata()[-1] == pytest.approx(kv_studies.serving(context=context).at["throughput"] or np.nan, nan_ok=True)
+        table = figures.table_serving(panel.result)
+        assert len(table) == 1 + sum(length <= context for length in kv_studies.CONTEXTS)
+        assert ("falls" in panel.screen.alt) == (context == 120_000 and sharing == 0)
+
+
+def test_all_points_are_inside_the_roofline():
+    """Of every model on the slowest and the fastest GPUs, at both ends of the sliders."""
+    gpus = [Gpu.load(name) for name in gpu_names()]
+    ends = {pick(gpus, key=key).name for pick in (min, max) for key in (lambda gpu: gpu.flops, lambda gpu: gpu.bandwidth)}
+    panel = Panel(kv_studies.latency, figures.draw_latency, figures.table_latency, context=[32_000])
+    roof = panel._canvas.figure.axes[1]
+    (left, right), (low, high) = roof.get_xlim(), roof.get_ylim()
+    for model in model_names():
+        for gpu in ends:
+            for context in (250, 1_000_000):
+                points = kv_studies.latency(model, gpu, context).points
+                assert points["intensity"].between(left, right).all() and points["speed"].between(low, high).all(), (model, gpu)
+
+
+def test_the_legend_names_the_kinds_of_layer_there_are():
+    panel = Panel(kv_studies.cache_sizes, figures.draw_cache_sizes, figures.table_cache_sizes, model=["Llama-3-8B", "Gemma-3-27B", "Jamba-1.5-Mini"])
+    for model, kind in (("Llama-3-8B", set()), ("Gemma-3-27B", {"windowed layers"}), ("Jamba-1.5-Mini", {"constant state"})):
+        panel.set(model=model)
+        (legend,) = panel._canvas.figure.legends
+        assert {text.get_text() for text in legend.get_texts()} == {"layers that keep every token", "weights"} | kind
+        assert ("of it constant state" in figures.table_cache_sizes(panel.result).index) == (model == "Jamba-1.5-Mini")
+
+
+def test_results_print_in_a_line():
+    for result, words in ((kv_studies.cache_sizes(), "16.78 GB"), (kv_studies.latency(), "decode 2.472 s"), (kv_studies.serving(), "3 users")):
+        assert words in repr(result) and "\n" not in repr(result) and len(repr(result)) < 200
+
+
+def test_the_lengths_of_the_lectures_are_stops_of_the_sliders():
+    assert {*kv_studies.CONTEXTS, K128, 250, 48_000} <= {*kv_studies.LENGTHS} and list(kv_studies.LENGTHS) == sorted(kv_studies.LENGTHS)

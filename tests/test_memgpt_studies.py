@@ -1,10 +1,12 @@
 """The what-if studies of the MemGPT notebook against the mechanisms they stand for."""
 
+import numpy as np
 import pytest
 
 from labkit import memgpt
 from labkit import memgpt_studies as studies
 from labkit.figures import memgpt as figures
+from labkit.panel import Panel
 
 
 # --- the main context
@@ -62,3 +64,44 @@ def test_the_order_of_front_and_end_flips_near_083():
         return front.prefill_tokens > end.prefill_tokens
 
     assert [dearer(p) for p in (0.0, 0.5, 0.75, 0.82, 0.85, 1.0)] == [False] * 4 + [True] * 2
+
+
+# --- what the panels show, and what they keep for a prediction
+
+
+def test_the_agent_without_warning_is_left_out_until_asked_for():
+    hidden, shown = (studies.recall_curves(dialogues=50, without_warning=asked) for asked in (False, True))
+    assert "memgpt_no_warning" not in hidden.accuracy and "without" not in figures.alt_recall(hidden)
+    assert hidden.accuracy.equals(shown.accuracy[list(hidden.accuracy)])
+    assert [*figures.table_recall(shown).index] == [*figures.table_recall(hidden).index, "MemGPT without warning"]
+
+
+def test_legends_name_what_is_drawn():
+    panel = Panel(studies.recall_curves, figures.draw_recall, figures.table_recall, dialogues=[50], without_warning=False)
+    (legend,) = panel._canvas.figure.legends
+    assert "MemGPT without warning" not in [text.get_text() for text in legend.get_texts()]
+    panel.set(without_warning=True)
+    (legend,) = panel._canvas.figure.legends
+    assert "MemGPT without warning" in [text.get_text() for text in legend.get_texts()]
+    panel = Panel(studies.prefill_by_cause, figures.draw_prefill, figures.table_prefill, layout=list(memgpt.LAYOUTS))
+    for layout, cause in (("front", "behind an edit"), ("end", "working context moved")):
+        panel.set(layout=layout)
+        (legend,) = panel._canvas.figure.legends
+        named = {text.get_text() for text in legend.get_texts()}
+        assert named & {"behind an edit", "working context moved"} == {cause}
+
+
+def test_bars_stand_on_their_calls():
+    corners = figures._bars(np.array([3, 7]), np.array([10, 20]))
+    assert corners.tolist() == [[[2.5, 0], [2.5, 10], [3.5, 10], [3.5, 0]], [[6.5, 0], [6.5, 20], [7.5, 20], [7.5, 0]]]
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: studies.main_context(step=3), "call 3 of 42"),
+    (lambda: studies.recall_curves(dialogues=50), "after 10 sessions: memgpt 0."),
+    (lambda: studies.prefill_by_cause(), "507,840 tokens"),
+    (lambda: memgpt.nested_lookup(p=0.5), "in one call 50%, 25%"),
+])
+def test_results_print_in_a_line(call, says):
+    text = repr(call())
+    assert says in text and "\n" not in text and len(text) < 200

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from matplotlib.collections import PolyCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from labkit import reference
 from labkit.figures import style
-from labkit.figures.kv_cost import nice_limit, seconds
+from labkit.figures.kv_cost import few_ticks, legend_of, nice_limit, seconds
 from labkit.figures.prefix_cache import PromptStack
 from labkit.memgpt_demos import NestedLookup
 from labkit.memgpt_serving import CAUSES, LAYOUTS
@@ -31,10 +34,11 @@ def draw_main_context(fig, result: MainContext):
     said = ax.text(0.005, 0.995, "", transform=ax.transAxes, va="top")
     ax.set(xlabel="call", ylabel="prompt (tokens)")
     ax.grid(axis="x", visible=False)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    fig.legend(handles=[*stack.handles, *lines.values()], loc="outside upper left", ncols=4, columnspacing=1.5, handlelength=2.5)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    handles = dict(zip((*_PART_LABELS, "cached"), stack.handles)) | lines
 
     def update(result):
+        legend_of(fig, handles, {name for name in handles if name not in PARTS or result.tokens[name].any()})
         ax.set(xlim=(0.5, 20 * np.ceil(len(result.trace) / 20) + 0.5), ylim=(0, 500 * np.ceil(1.1 * result.window / 500)))
         stack.update(result.tokens, result.trace["cached"])
         for name, line in lines.items():
@@ -88,12 +92,14 @@ def draw_nested(fig, result: NestedLookup):
     """Accuracy against nesting level: all hops in one call, one hop a call, and where the paper's models are at 0 %."""
     ax = fig.subplots()
     levels = result.table.index
-    (one_by_one,) = ax.plot(levels, levels, label="one look-up a call (heartbeats)", **style.line(0))
-    (exact,) = ax.plot(levels, levels, label="all hops in one call: p to the power of look-ups", **style.line(3) | {"marker": ""})
-    (tried,) = ax.plot(levels, levels, linestyle="none", marker="D", color=style.VERMILION, label="the same, 1,000 trials")
-    for i, (model, level) in enumerate(papers_zero_levels().items()):
-        ax.plot([level + 0.07 * (i - 1)], [0], linestyle="none", marker=("v", "X", "P")[i % 3], markersize=13, color=style.PALETTE[i + 4],
-                clip_on=False, zorder=4, label=f"paper: {model}, fixed context, 0 %")
+    (one_by_one,) = ax.plot(levels, levels, label="one look-up a call (heartbeats)", **style.line(0) | {"markersize": 13})
+    (exact,) = ax.plot(levels, levels, label="all hops in one call, exact", **style.line(3) | {"marker": ""})
+    (tried,) = ax.plot(levels, levels, linestyle="none", marker="D", markersize=7, color=style.VERMILION, label="all hops in one call, 1,000 trials")
+    papers = papers_zero_levels()
+    for i, (model, level) in enumerate(papers.items()):
+        same = [other for other in papers if papers[other] == level]  # side by side
+        ax.plot([level + 0.12 * (same.index(model) - (len(same) - 1) / 2)], [0], linestyle="none", marker=("v", "X", "P")[i % 3], markersize=13,
+                color=style.PALETTE[i + 4], clip_on=False, zorder=4, label=f"paper: {model}, fixed context, 0 %")
     ax.set(xlim=(-0.2, 4.2), ylim=(-0.05, 1.08), xlabel="nesting level (0: one look-up)", ylabel="right answers", xticks=levels)
     ax.yaxis.set_major_formatter(PercentFormatter(1))
     style.legend_outside(fig, ax, ncols=2)
@@ -101,7 +107,7 @@ def draw_nested(fig, result: NestedLookup):
     def update(result):
         for line, column in ((one_by_one, "heartbeat"), (exact, "fixed_exact"), (tried, "fixed")):
             line.set_ydata(result.table[column])
-        return [exact, tried, one_by_one]
+        return [one_by_one, exact, tried]
 
     return update
 
@@ -136,39 +142,45 @@ def draw_recall(fig, result: RecallStudy):
     """Accuracy against sessions, a line a system; rings: the lecture notes at the start settings."""
     ax = fig.subplots()
     lines = {name: ax.plot(SESSIONS, SESSIONS, label=label, **style.line(i))[0] for i, (name, label) in enumerate(_SYSTEMS.items())}
-    for i, (name, points) in enumerate(_LECTURE.items()):
-        label = {"label": "lecture notes, start settings"} if i == 2 else {}
-        ax.plot(list(points), [reference.lecture_figure(figure) for figure in points.values()], linestyle="none", markersize=17,
-                marker="o", markerfacecolor="none", markeredgewidth=2, color=style.PALETTE[i], **label)
+    ring = {"linestyle": "none", "markersize": 17, "marker": "o", "markerfacecolor": "none", "markeredgewidth": 2}
+    rings = {name: ax.plot(list(points), [reference.lecture_figure(figure) for figure in points.values()], color=lines[name].get_color(), **ring)[0]
+             for name, points in _LECTURE.items()}
     (here,) = ax.plot([0, 0], [0, 1.05], color=style.GREY, linewidth=1.5, linestyle=":", label="sessions chosen")
     ax.set(xlim=(0, 42), ylim=(0, 1.05), xlabel="sessions before the questions", ylabel="right answers", xticks=SESSIONS)
     ax.yaxis.set_major_formatter(PercentFormatter(1))
-    style.legend_outside(fig, ax, ncols=3)
+    handles = lines | {"rings": Line2D([], [], color=style.BLACK, label="lecture notes, start settings", **ring), "here": here}
 
     def update(result):
         for name, line in lines.items():
-            line.set_ydata(result.accuracy[name])
+            shown = name in result.accuracy
+            line.set_visible(shown)
+            rings[name].set_visible(shown)
+            if shown:
+                line.set_ydata(result.accuracy[name])
         here.set_xdata([result.sessions] * 2)
-        return [here, *lines.values()]
+        legend_of(fig, handles, {*result.accuracy, "rings", "here"}, ncols=3)
+        return [here, *lines.values(), *rings.values()]
 
     return update
 
 
 def table_recall(result: RecallStudy) -> pd.DataFrame:
     """By system: accuracy and standard error at the chosen length, accuracy at the lengths of the lecture notes."""
-    accuracy, error = (frame.rename(columns=_SYSTEMS)[list(_SYSTEMS.values())] for frame in (result.accuracy, result.error))
+    systems = {name: label for name, label in _SYSTEMS.items() if name in result.accuracy}
+    accuracy, error = (frame[list(systems)].rename(columns=systems) for frame in (result.accuracy, result.error))
     frame = pd.DataFrame({f"{result.sessions} sessions, chosen": accuracy.loc[result.sessions], "standard error": error.loc[result.sessions]})
     for sessions in (5, 10, 20, 40):
-        frame[f"{sessions}"] = accuracy.loc[sessions]
+        frame[f"after {sessions}"] = accuracy.loc[sessions]
     frame.attrs["format"] = dict.fromkeys(frame.columns, "{:.3f}")
     return frame.rename_axis(None)
 
 
 def alt_recall(result: RecallStudy) -> str:
-    """What the four lines show now."""
+    """What the lines show now."""
     at = result.accuracy.loc[[result.sessions, SESSIONS[-1]]]
-    return (f"Four lines of right answers against {SESSIONS[0]} to {SESSIONS[-1]} sessions. After {result.sessions} and {SESSIONS[-1]} sessions: " +
-            "; ".join(f"{label} {at[name].iloc[0]:.0%} and {at[name].iloc[1]:.0%}" for name, label in _SYSTEMS.items()) + ".")
+    said = "; ".join(f"{label} {at[name].iloc[0]:.0%} and {at[name].iloc[1]:.0%}" for name, label in _SYSTEMS.items() if name in at)
+    return (f"{'Four' if len(at.columns) == 4 else 'Three'} lines of right answers against {SESSIONS[0]} to {SESSIONS[-1]} sessions. "
+            f"After {result.sessions} and {SESSIONS[-1]} sessions: {said}.")
 
 
 # -- prefill by cause ----------------------------------------------------------------------------------------------
@@ -180,22 +192,25 @@ def draw_prefill(fig, result: PrefillStudy):
     """Left: prefill by cause, a bar a layout served.  Right: prompt and computed tokens of each call, in the layout chosen."""
     bars, calls = fig.subplots(1, 2, width_ratios=(1.2, 1))
     rows = np.arange(len(LAYOUTS))
-    areas = {cause: bars.barh(rows, 0, 0.42, label=_CAUSES[cause], **style.area(i)) for i, cause in enumerate(CAUSES)}
+    areas = {cause: bars.barh(rows, 0, 0.42, **style.area(i)) for i, cause in enumerate(CAUSES)}
+    handles = {cause: Patch(label=_CAUSES[cause], **style.area(i)) for i, cause in enumerate(CAUSES)}
     for row, name in enumerate(LAYOUTS):
         bars.text(0.05, row - 0.27, f"layout {name}", transform=bars.get_yaxis_transform(), va="bottom")
     (chosen,) = bars.plot([0.02], [0], transform=bars.get_yaxis_transform(), linestyle="none", marker=">", markersize=11, color=style.BLACK,
                           clip_on=False, label="drawn on the right")
     ends = [bars.text(0, row, "", va="center", fontweight="bold") for row in rows]
-    bars.set(ylim=(2.45, -0.85), yticks=[], xlabel="prefill of the session (thousand tokens)")
-    (prompt,) = calls.plot([], [], color=style.BLUE, linewidth=1.2, label="prompt")
-    (computed,) = calls.plot([], [], color=style.VERMILION, linewidth=1.2, label="computed")
-    calls.set(xlim=(0, 200), xlabel="call (the first 200)", ylabel="tokens")
+    bars.set(ylim=(2.45, -0.85), yticks=[], xlabel="prefill (thousand tokens), and its GPU time")
+    few_ticks(bars.xaxis)
+    (prompt,) = calls.plot([], [], color=style.BLACK, linewidth=1.5, label="prompt of a call")
+    computed = {cause: calls.add_collection(PolyCollection([], color=style.PALETTE[i], linewidth=0)) for i, cause in enumerate(CAUSES)}
+    calls.set(xlim=(0, 200), xlabel="call (the first 200)", ylabel="tokens of a call; bars: computed")
     style.human_axis(calls.yaxis)
-    style.legend_outside(fig, bars, ncols=3)
-    calls.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, handlelength=1.5)
+    handles |= {"prompt": prompt, "chosen": chosen}
 
     def update(result):
         totals = {name: each.prefill_tokens / 1000 for name, each in result.results.items()}
+        drawn = {cause for each in result.results.values() for cause in CAUSES if each.prefill[cause]}
+        legend_of(fig, handles, {*drawn, "prompt", "chosen"}, ncols=3)
         limit = nice_limit(max(1_000, 1.5 * max(totals.values())))
         bars.set_xlim(0, limit)
         for row, name in enumerate(LAYOUTS):
@@ -210,10 +225,19 @@ def draw_prefill(fig, result: PrefillStudy):
         calls.set_ylim(0, nice_limit(1.01 * result.window))
         table = result.chosen.calls_table.iloc[:200]
         prompt.set_data(table.index, table["prompt"])
-        computed.set_data(table.index, table["prefill"])
-        return [*(patch for patches in areas.values() for patch in patches), *ends, chosen, prompt, computed]
+        for cause, area in computed.items():
+            part = table.loc[table["cause"] == cause, "prefill"]
+            area.set_verts(_bars(part.index.to_numpy(), part.to_numpy()))
+        return [*(patch for patches in areas.values() for patch in patches), *ends, chosen, *computed.values(), prompt]
 
     return update
+
+
+def _bars(x, height):
+    """Corners of bars one wide, centred on x: an array (bars, 4, 2)."""
+    low = np.zeros(len(x))
+    return np.stack([np.column_stack([x - 0.5, low]), np.column_stack([x - 0.5, height]), np.column_stack([x + 0.5, height]),
+                     np.column_stack([x + 0.5, low])], axis=1)
 
 
 def table_prefill(result: PrefillStudy) -> pd.DataFrame:
@@ -234,4 +258,4 @@ def alt_prefill(result: PrefillStudy) -> str:
     for name, each in result.results.items():
         causes = ", ".join(f"{_CAUSES[cause]} {tokens:,}" for cause, tokens in each.prefill.items() if tokens)
         said.append(f"{name}, {each.prefill_tokens:,} tokens ({causes})")
-    return f"Stacked bars of prefill by cause, a bar a layout: {'; '.join(said)}. Beside them prompt and computed tokens of each call, layout {result.layout}."
+    return f"Stacked bars of prefill by cause, a bar a layout: {'; '.join(said)}. Beside them the prompt of each of the first 200 calls and what of it was computed, layout {result.layout}."

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from labkit.figures import style
 from labkit.figures.kv_cost import seconds
@@ -102,6 +102,8 @@ def draw_replay(fig, result: Replay):
     said = ax.text(0.985, 0.05, "", transform=ax.transAxes, ha="right")
     ax.set(xscale="log", xlim=(CAPACITIES[0] * 0.8, CAPACITIES[-1] * 1.2), ylim=(0, 0.7), xlabel="capacity (tokens of KV)",
            ylabel="hit rate (share of tokens)")
+    ax.xaxis.set_major_locator(FixedLocator(CAPACITIES))
+    ax.xaxis.set_minor_locator(NullLocator())
     style.human_axis(ax.xaxis)
     ax.yaxis.set_major_formatter(PercentFormatter(1))
     style.legend_outside(fig, ax)
