@@ -25,7 +25,7 @@ def cpu_ms(move, repeats=5):
 
 def main():
     blend_study()
-    moves = {"fraction": lambda i: blend_study(0.05 * i), "rule": lambda i: blend_study(rule="first-k"),
+    moves = {"fraction": lambda i: blend_study(0.05 * i), "rule": lambda i: blend_study(0.3 + 0.01 * i, rule="first-k"),
              "share": lambda i: blend_study(bridging=0.13 + 0.05 * i)}
     for name, move in moves.items():
         taken = cpu_ms(move)

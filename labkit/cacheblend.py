@@ -183,6 +183,10 @@ class LayerStudy:
     rest: pd.DataFrame
     computed: pd.DataFrame
 
+    def __repr__(self):
+        said = "; ".join(f"{name} {share:.1%}" for name, share in self.summary.won_back.items())
+        return f"LayerStudy of {len(self.rest)} layers, gap won back: {said} (in .summary; by layer in .rest, .computed)"
+
 
 def layer_study(fraction=0.15, tail=10, correlation=0.94, extra=0.5, over=8, layers=10, instances=10, seed=0):
     """Deviations that differ by layer, d_l = u_l^tail, where neighbouring layers are correlated.

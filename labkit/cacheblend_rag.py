@@ -41,19 +41,13 @@ def rag_study(library=100, k=6, skew=1.0, requests=300, seed=0):
         A row an order and one "CacheBlend"; columns hit_share (of the retrieved documents), stored (documents whose KV
         is kept in the end; a prefix cache keeps one for each place in which it was read).
     """
-    ranked, popularity = _retrieved(library, k, skew, requests, seed)
-    rows = {}
-    for name, order in ORDERS.items():
-        hits, stored = _hits(order(ranked, popularity), library)
-        rows[name] = {"hit_share": hits.mean() / k, "stored": stored}
-    known = len(np.unique(ranked))
-    rows["CacheBlend"] = {"hit_share": 1 - known / ranked.size, "stored": known}
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("order")
+    places, stored = _found(library, k, skew, requests, seed)
+    return pd.DataFrame({"hit_share": places.mean(), "stored": stored}).rename_axis("order")
 
 
 def rag_sizes(libraries=(10, 20, 50, 100, 200, 500, 1000), k=6, skew=1.0, requests=300, seed=0):
     """Hit share against the size of the library: a DataFrame, index library, a column an order and "CacheBlend"."""
-    return pd.DataFrame({library: rag_study(library, k, skew, requests, seed)["hit_share"] for library in libraries}
+    return pd.DataFrame({library: _found(library, k, skew, requests, seed)[0].mean() for library in libraries}
                         ).T.rename_axis(index="library", columns=None)
 
 
@@ -62,13 +56,20 @@ def rag_places(library=100, k=6, skew=1.0, requests=300, seed=0):
 
     Its mean over the places is `rag_study`'s hit share.
     """
+    return _found(library, k, skew, requests, seed)[0].copy()
+
+
+@lru_cache(maxsize=64)
+def _found(library, k, skew, requests, seed):
+    """(DataFrame of `rag_places`, {order: documents kept}): each order through a cache of its own, and CacheBlend."""
     ranked, popularity = _retrieved(library, k, skew, requests, seed)
-    places = np.arange(k)
-    shares = {name: (_hits(order(ranked, popularity), library)[0][:, None] > places).mean(axis=0)
-              for name, order in ORDERS.items()}
-    _, first = np.unique(ranked, return_index=True)
-    new = np.bincount(first % k, minlength=k)
-    return pd.DataFrame(shares | {"CacheBlend": 1 - new / requests}, index=pd.RangeIndex(1, k + 1, name="place"))
+    places, shares, stored = np.arange(k), {}, {}
+    for name, order in ORDERS.items():
+        hits, stored[name] = _hits(order(ranked, popularity), library)
+        shares[name] = (hits[:, None] > places).mean(axis=0)
+    known, first = np.unique(ranked, return_index=True)         # CacheBlend misses a document once, wherever it stands
+    shares["CacheBlend"] = 1 - np.bincount(first % k, minlength=k) / requests
+    return pd.DataFrame(shares, index=pd.RangeIndex(1, k + 1, name="place")), stored | {"CacheBlend": len(known)}
 
 
 def _hits(prompts, library):
@@ -78,7 +79,9 @@ def _hits(prompts, library):
     new each time, and is not counted.
     """
     cache = RadixCache()
-    hits = [cache.request(np.append(documents, library + number)).hit for number, documents in enumerate(prompts)]
+    questions = library + np.arange(len(prompts))
+    no_answer = questions[:0]                                   # an array, which the cache checks faster than ()
+    hits = [cache.request(prompt, no_answer).hit for prompt in np.column_stack([prompts, questions])]
     return np.array(hits), cache.cached_tokens - len(prompts)
 
 

@@ -4,7 +4,7 @@ The mechanisms are in `labkit.cacheblend` and `labkit.tiny_transformer`; nothing
 """
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -31,16 +31,15 @@ class RagReuse:
     at: pd.DataFrame
     library: int
 
+    def __repr__(self):
+        found = ", ".join(f"{name} {share:.1%}" for name, share in self.at.hit_share.items())
+        return f"RagReuse of {self.library:,} documents: found {found} (in .at; by place in .places, by size in .sizes)"
+
 
 def rag_reuse(library=100, k=6, skew=1.0):
     """What a prefix cache finds of k retrieved documents, by size of the library, by place and by order; 200 prompts."""
-    return RagReuse(_rag_curve(k, skew), cacheblend.rag_places(library, k, skew, REQUESTS),
+    return RagReuse(cacheblend.rag_sizes(LIBRARIES, k, skew, REQUESTS), cacheblend.rag_places(library, k, skew, REQUESTS),
                     cacheblend.rag_study(library, k, skew, REQUESTS), library)
-
-
-@lru_cache(maxsize=16)
-def _rag_curve(k, skew):
-    return cacheblend.rag_sizes(LIBRARIES, k, skew, REQUESTS)
 
 
 # ---- moving a document
@@ -64,6 +63,10 @@ class RopeShift:
     at: pd.Series
     shift: int
     read_at: int = READ_AT
+
+    def __repr__(self):
+        errors = ", ".join(f"{name} {error:.2g}" for name, error in self.at.items())
+        return f"RopeShift by {self.shift:,} places: largest error {errors} (in .at; over the shift in .errors; hands in .pairs)"
 
 
 def rope_shift(shift=512, base=10_000, dims=64, precision="float64"):
@@ -124,6 +127,10 @@ class Recompute:
     fraction: float
     rule: str
 
+    def __repr__(self):
+        said = ", ".join(f"{name} {quality:.4f}" for name, quality in self.quality.items())
+        return f"Recompute of {self.fraction:.0%}: quality {said} (in .quality; by fraction in .curves, by rank in .picked, .held)"
+
 
 def recompute(fraction=0.15, rule="hkvd", tail=10.0, noise=0.7):
     """Quality against the fraction recomputed, with the tokens that a rule picks: parameters as `cacheblend.blend_quality`."""
@@ -151,6 +158,10 @@ class Timing:
     table: pd.DataFrame
     device: str
     layers: int
+
+    def __repr__(self):
+        ttft = ", ".join(f"{method} {ms:,.1f} ms" for method, ms in self.table.loc[self.device, list(cacheblend.METHODS)].items())
+        return f"Timing with KV on {self.device}: first token after {ttft} (all devices in .table; the steps in .pipeline)"
 
 
 def device_times(model=LECTURE_NOTES, gpu="H100 SXM", tokens=3072, disk=DISK_GB_PER_S):
@@ -211,9 +222,9 @@ def timing(model=LECTURE_NOTES, device="ssd", fraction=0.15, controller=False, g
 
 def paper_examples():
     """The paper's two examples (sec. 5): ms a layer at 4K tokens from an SSD, and whether 15 % is hidden."""
-    rows = {name: {"layers": times.layers, "load": times.load_ms, "recompute 15 %": 0.15 * times.full_ms,
-                   "hidden fraction": cacheblend.hidden_fraction(times), "TTFT, reuse": cacheblend.ttft_ms("reuse", times),
-                   "TTFT, 15 %": cacheblend.ttft_ms("blend", times), "TTFT, full": cacheblend.ttft_ms("full", times)}
+    rows = {name: {"layers": times.layers, "load (ms a layer)": times.load_ms, "recompute 15 % (ms a layer)": 0.15 * times.full_ms,
+                   "hidden fraction": cacheblend.hidden_fraction(times), "TTFT, reuse (ms)": cacheblend.ttft_ms("reuse", times),
+                   "TTFT, 15 % (ms)": cacheblend.ttft_ms("blend", times), "TTFT, full (ms)": cacheblend.ttft_ms("full", times)}
             for name, times in cacheblend.PAPER.items()}
     return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -235,6 +246,9 @@ class Trained:
     sequence: int
     fraction: float
     rule: str
+
+    def __repr__(self):
+        return f"Trained: {self.study!r} in .study; sequence {self.sequence} in .answers, .maps"
 
     @property
     def maps(self):
@@ -265,12 +279,6 @@ def trained(fraction=0.15, rule="hkvd", bridging=0.27, sequence=0):
     if sequence >= SEQUENCES:
         raise ValueError(f"sequence={sequence} is not one of 0 to {SEQUENCES - 1}")
     return Trained(blend_study(fraction, rule, bridging, SEQUENCES), sequence, fraction, rule)
-
-
-def accuracy_curve(rule="hkvd", bridging=0.27, fractions=(0.05, 0.10, 0.15, 0.20, 0.27, 0.35), sequences=400):
-    """Accuracy of the trained model by fraction recomputed: a DataFrame, index fraction, columns 1, 2, 3 (hops)."""
-    rows = {fraction: blend_study(fraction, rule, bridging, sequences).blend.accuracy for fraction in fractions}
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(index="fraction", columns="hops")
 
 
 def training_log():

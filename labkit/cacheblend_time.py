@@ -115,6 +115,10 @@ class Pipeline:
     end_ms: float
     fraction: float
 
+    def __repr__(self):
+        return (f"Pipeline, {self.fraction:.0%} recomputed: first token after {self.ttft_ms:,.1f} ms by the formula, "
+                f"{self.end_ms:,.1f} ms step by step (steps in .timeline)")
+
 
 def pipeline(method="blend", device="ssd", fraction=0.15):
     """The steps behind `ttft_ms`: layer l + 1 is loaded while layer l is computed.

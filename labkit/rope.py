@@ -41,9 +41,10 @@ def rope_rotate(k, shift, base=10_000.0):
     if shift.dtype.kind not in "iuf" or not np.isfinite(shift).all():
         raise ValueError(f"shift={shift!r} must be a finite number of positions, or an array of them")
     half = k.shape[-1] // 2
-    cos, sin = (part.astype(k.dtype) for part in _turn(shift[..., None], float(base) ** (-np.arange(half) / half)))
-    x, y = k[..., :half], k[..., half:]
-    return np.concatenate([x * cos - y * sin, x * sin + y * cos], axis=-1)
+    turn = _turn(shift[..., None], float(base) ** (-np.arange(half) / half))
+    cos, sin = (np.concatenate([part, part], axis=-1).astype(k.dtype) for part in turn)
+    quarter_turned = np.concatenate([-k[..., half:], k[..., :half]], axis=-1)       # pair (x, y) -> (-y, x)
+    return k * cos + quarter_turned * sin
 
 
 def _turn(shift, frequency):

@@ -40,6 +40,11 @@ class Batch:
     hops: np.ndarray
     luck: np.ndarray
 
+    def __repr__(self):
+        n, length, _ = self.tokens.shape
+        return (f"Batch of {n} sequences: {length} tokens and {len(self.hops)} questions each, "
+                f"{self.bridging_share:.1%} of documents 2 and 3 bridge (in .tokens, .questions, .answers, .bridging)")
+
     @property
     def document_tokens(self):
         """Tokens a document."""

@@ -42,7 +42,8 @@ class Reading:
 
     answers : int array (n, Q), the symbols it named.  logits : float array (n, Q, SYMBOLS).
     accuracy : {1: ..., 2: ..., 3: ...}, share of right answers by hops.
-    kv : float array (layers, 2, n, heads, T, head_dim), the keys ([:, 0], in place) and values it answered from.
+    full, cached : float arrays (layers, 2, n, heads, T, head_dim), keys ([:, 0], in place) and values of the documents
+        read as one sequence, and of documents read alone.
     deviation : float array (n, T, layers), |dK|^2 + |dV|^2 of the cached KV against a full prefill.
     recomputed : bool array (n, T), tokens whose KV was not taken from the cache.
     """
@@ -50,9 +51,19 @@ class Reading:
     answers: np.ndarray
     logits: np.ndarray
     accuracy: dict
-    kv: np.ndarray
+    full: np.ndarray
+    cached: np.ndarray
     deviation: np.ndarray
     recomputed: np.ndarray
+
+    def __repr__(self):
+        return (f"Reading of {len(self.answers)} sequences, {self.recomputed.mean():.0%} of the tokens recomputed: right answers by hops "
+                f"{rounded(self.accuracy)} (in .accuracy; .answers, .kv, .deviation, .recomputed)")
+
+    @property
+    def kv(self):
+        """Keys and values it answered from, as `full` and `cached`."""
+        return np.where(self.recomputed[:, None, :, None], self.full, self.cached)
 
     @property
     def remaining(self):
@@ -72,6 +83,9 @@ class TinyTransformer:
     layers: int = 2
     heads: int = 3
     rope_base: float = 10_000.0
+
+    def __repr__(self):
+        return f"TinyTransformer of {self.layers} layers, {self.parameters:,} weights (in .weights)"
 
     @classmethod
     def load(cls, path=None):
@@ -123,12 +137,14 @@ class TinyTransformer:
 
     def _reading(self, batch, recomputed):
         full, cached, deviation = both_kv(self, batch)
-        kv = np.where(recomputed[:, None, :, None], full, cached)
-        logits = self.answer_logits(batch, kv)
+        h = first_look(self, batch)
+        for layer in range(1, self.layers):
+            h = self.look_up(layer, h, np.where(recomputed[:, None, :, None], full[layer], cached[layer]))
+        logits = self.logits(h)
         answers = logits.argmax(-1)
         right = answers == batch.answers
         accuracy = {hops: float(right[:, batch.hops == hops].mean()) for hops in (1, 2, 3)}
-        return Reading(answers, logits, accuracy, kv, deviation, recomputed)
+        return Reading(answers, logits, accuracy, full, cached, deviation, recomputed)
 
     # ---- the forward pass
 
@@ -157,22 +173,27 @@ class TinyTransformer:
         n, length, _ = tokens.shape
         kv = self.document_kv(tokens.reshape(n * DOCUMENTS, length // DOCUMENTS, 2))
         layers, _, _, heads, each, dims = kv.shape
-        kv = kv.reshape(layers, 2, n, DOCUMENTS, heads, each, dims).swapaxes(3, 4)
-        keys = rope_rotate(kv[:, 0], each * np.arange(DOCUMENTS)[:, None], self.rope_base)
-        return np.stack([keys, kv[:, 1]], axis=1).reshape(layers, 2, n, heads, length, dims)
+        kv = kv.reshape(layers, 2, n, DOCUMENTS, heads, each, dims)
+        kv[:, 0] = rope_rotate(kv[:, 0], each * np.arange(DOCUMENTS)[:, None, None], self.rope_base)
+        return kv.swapaxes(3, 4).reshape(layers, 2, n, heads, length, dims)
 
-    def answer_logits(self, batch, kv):
-        """Logits of the answers, (n, Q, SYMBOLS): each question stands after the documents and sees them and itself."""
-        length, asked = kv.shape[4], batch.questions.shape[1]
+    def ask(self, batch):
+        """The questions as they enter the first layer: (n, Q, 96)."""
         pairs = np.stack([batch.questions, np.full_like(batch.questions, NONE)], axis=-1)
-        h = self._embed(pairs, np.broadcast_to(QUESTION + batch.hops, batch.questions.shape))
+        return self._embed(pairs, np.broadcast_to(QUESTION + batch.hops, batch.questions.shape))
+
+    def look_up(self, layer, h, kv):
+        """One layer of the questions, h (n, Q, 96): each stands after the documents, and sees their `kv` and itself."""
+        asked, length = h.shape[1], kv.shape[3]
         positions = np.full(asked, length)
         mask = np.hstack([np.ones((asked, length), bool), np.eye(asked, dtype=bool)])
-        for layer in range(self.layers):
-            k, v = (np.concatenate([read, own], axis=2) for read, own in zip(kv[layer], self._kv(layer, h, positions)))
-            h = self._block(layer, h, positions, k, v, mask)
+        k, v = (np.concatenate([read, own], axis=2) for read, own in zip(kv, self._kv(layer, h, positions)))
+        return self._block(layer, h, positions, k, v, mask)
+
+    def logits(self, h):
+        """(n, Q, 96) as it leaves the last layer -> logits of the answers, (n, Q, SYMBOLS)."""
         w = self.weights
-        return rms_norm(h, w["norm"]) @ w["head"] @ w["embedding"].T
+        return linear(linear(rms_norm(h, w["norm"]), w["head"]), w["embedding"].T)
 
     def _embed(self, pairs, kinds):
         """(n, T, 2) symbols and (n, T) kinds -> (n, T, 96): subject beside object, plus what kind of token it is."""
@@ -186,17 +207,17 @@ class TinyTransformer:
 
     def _kv(self, layer, h, positions):
         w, x = self.weights, rms_norm(h, self.weights[f"{layer}.norm"])
-        keys = rope_rotate(self._split(x @ w[f"{layer}.key"]), positions, self.rope_base)
-        return keys, self._split(x @ w[f"{layer}.value"])
+        keys = rope_rotate(self._split(linear(x, w[f"{layer}.key"])), positions, self.rope_base)
+        return keys, self._split(linear(x, w[f"{layer}.value"]))
 
     def _block(self, layer, h, positions, k, v, mask):
         """One layer: h (n, T, 96) reads keys and values (n, heads, S, 32) where mask (T, S) allows."""
         w = self.weights
-        q = rope_rotate(self._split(rms_norm(h, w[f"{layer}.norm"]) @ w[f"{layer}.query"]), positions, self.rope_base)
-        scores = q @ k.swapaxes(-1, -2) / np.float32(np.sqrt(q.shape[-1]))
-        attention = softmax(np.where(mask, scores, -np.inf))
-        h = h + (attention @ v).swapaxes(1, 2).reshape(h.shape) @ w[f"{layer}.output"]
-        return h + silu(rms_norm(h, w[f"{layer}.mlp_norm"]) @ w[f"{layer}.up"]) @ w[f"{layer}.down"]
+        x = linear(rms_norm(h, w[f"{layer}.norm"]), w[f"{layer}.query"])
+        q = rope_rotate(self._split(x), positions, self.rope_base) / np.float32(np.sqrt(k.shape[-1]))
+        attention = softmax(q @ k.swapaxes(-1, -2) + np.where(mask, 0, -np.inf).astype(h.dtype))
+        h = h + linear((attention @ v).swapaxes(1, 2).reshape(h.shape), w[f"{layer}.output"])
+        return h + linear(silu(linear(rms_norm(h, w[f"{layer}.mlp_norm"]), w[f"{layer}.up"])), w[f"{layer}.down"])
 
 
 @lru_cache(maxsize=4)
@@ -210,6 +231,12 @@ def both_kv(model, batch):
     return full, cached, kv_deviation(full, cached)
 
 
+@lru_cache(maxsize=4)
+def first_look(model, batch):
+    """The questions after the first layer, (n, Q, 96): the same in every reading, since its KV is exact in the cache."""
+    return model.look_up(0, model.ask(batch), both_kv(model, batch)[0][0])
+
+
 @dataclass(frozen=True, eq=False)
 class BlendStudy:
     """One batch read in four ways: in full, from the cache, blended by the chosen rule, and by "random" beside it."""
@@ -219,6 +246,10 @@ class BlendStudy:
     reuse: Reading
     blend: Reading
     random: Reading
+
+    def __repr__(self):
+        said = "; ".join(f"{way} {rounded(row)}" for way, row in self.accuracy.iterrows())
+        return f"BlendStudy of {len(self.batch.tokens)} sequences, right answers by hops: {said} (in .accuracy)"
 
     @cached_property
     def accuracy(self):
@@ -232,14 +263,19 @@ def blend_study(fraction=0.15, rule="hkvd", bridging=4 / 15, sequences=100, seed
 
     Moving `fraction` or `rule` keeps the sequences and what was read of them; moving `bridging` draws others.
     """
-    model, batch, full, reuse = _read(bridging, sequences, seed)
-    return BlendStudy(batch, full, reuse, model.blend(batch, fraction, rule), model.blend(batch, fraction, "random"))
+    batch, full, reuse = _read(bridging, sequences, seed)
+    return BlendStudy(batch, full, reuse, *(_blended(fraction, name, batch) for name in (rule, "random")))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=4, typed=True)
 def _read(bridging, sequences, seed):
-    model, batch = _shipped(), sample(sequences, seed, bridging)
-    return model, batch, model.prefill(batch), model.reuse(batch)
+    batch = sample(sequences, seed, bridging)
+    return batch, _shipped().prefill(batch), _shipped().reuse(batch)
+
+
+@lru_cache(maxsize=4, typed=True)
+def _blended(fraction, rule, batch):
+    return _shipped().blend(batch, fraction, rule)
 
 
 @lru_cache(maxsize=1)
@@ -249,20 +285,39 @@ def _shipped():
 
 def kv_deviation(full, cached):
     """|dK|^2 + |dV|^2 over all heads, a token and a layer: (layers, 2, n, heads, T, head_dim) -> (n, T, layers)."""
-    return np.square(full - cached).sum(axis=(1, 3, 5)).transpose(1, 2, 0)
+    difference = full - cached
+    return np.einsum("lpnhtd,lpnhtd->ntl", difference, difference)
 
+
+def rounded(accuracy):
+    """{1: 0.5, ...} as text with two digits."""
+    return ", ".join(f"{hops}: {share:.2f}" for hops, share in accuracy.items())
+
+
+def linear(x, weight):
+    """x @ weight as one product of two matrices; numpy would make it one a sequence, which takes longer."""
+    return (x.reshape(-1, len(weight)) @ weight).reshape(*x.shape[:-1], -1)
+
+
+# The next three work in place: fresh memory of this size takes as long as the arithmetic.
 
 def rms_norm(x, gain):
     """x / sqrt(mean x^2 + 1e-6) x gain, over the last axis."""
-    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(1e-6)) * gain
+    x = x / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + np.float32(1e-6))
+    x *= gain
+    return x
 
 
 def softmax(x):
     """exp(x) / sum exp(x), over the last axis."""
-    x = np.exp(x - x.max(axis=-1, keepdims=True))
-    return x / x.sum(axis=-1, keepdims=True)
+    x = x - x.max(axis=-1, keepdims=True)
+    np.exp(x, out=x)
+    x /= x.sum(axis=-1, keepdims=True)
+    return x
 
 
 def silu(x):
     """x / (1 + exp(-x))."""
-    return x / (1 + np.exp(-x))
+    below = np.exp(-x)
+    below += 1
+    return np.divide(x, below, out=below)

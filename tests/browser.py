@@ -310,6 +310,11 @@ class PanelInPage:
         """Return whether the status line shows an error."""
         return self.root.locator(".labkit-status.labkit-error").count() > 0
 
+    def height_to_picture(self):
+        """Return the pixels from the top of the panel to the end of its picture."""
+        picture = self.root.locator(PICTURE).first.bounding_box()
+        return picture["y"] + picture["height"] - self.root.bounding_box()["y"]
+
     def shown(self):
         """Return picture and table together, to be compared."""
         return self.picture(), self.table()

@@ -17,6 +17,8 @@ pytestmark = [
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
+SCREEN = 790  # pixels that JupyterLab leaves of a window 900 high
+
 SCRATCH = """\
 import pandas as pd
 from labkit.panel import Panel
@@ -118,6 +120,7 @@ def test_every_panel_answers_to_the_keyboard(lab, browser, path):
         for number, panel in enumerate(found):
             panel.settle()
             before = panel.shown()
+            assert panel.height_to_picture() <= SCREEN, f"panel {number}: controls and picture are not on the screen together"
             assert panel.alt(), f"panel {number}: the picture has no words for those who can't see it"
             assert all(panel.label(slider) for slider in panel.sliders()), f"panel {number}: a slider without a name"
             move_first_control(panel)

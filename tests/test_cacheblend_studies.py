@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from labkit import cacheblend as cb
 from labkit import cacheblend_studies as studies
+from labkit.figures import style
 from labkit.figures import tiny_transformer as tiny_figures
 from labkit.kv_cost import Model
 from labkit.tiny_transformer import TinyTransformer, sample
@@ -80,13 +82,45 @@ def test_the_drawn_sequence_follows_the_sliders():
     marks = {artist.get_label(): artist.get_xdata() - 0.5 for artist in artists if artist.get_label() in ("recomputed", "bridging fact")}
     assert marks["recomputed"].tolist() == np.flatnonzero(blend.recomputed[7]).tolist()
     assert marks["bridging fact"].tolist() == np.flatnonzero(batch.bridging[7]).tolist()
-    shown = [tiny_figures.answer_lines(result, wanted).split("\n") for wanted in (True, False)]
-    for right, wrong in zip(*shown):        # the two texts lie on each other: nothing may be printed over
-        assert all(a == " " or b == " " for a, b in zip(right, wrong))
+
+
+@pytest.mark.parametrize("bridging", [0.04, 0.27, 0.42])
+def test_the_list_of_answers_and_its_colours(bridging):
+    result = studies.trained(0.15, "random", bridging, 3)
+    shown = tiny_figures.answers_shown(result.answers)
+    expected = []
+    for hops, count in ((1, 2), (2, 5), (3, 3)):
+        rows = result.answers[result.answers.hops == hops][["asked", "right", "reuse", "blend"]].to_numpy().tolist()
+        expected += (rows + [[-1] * 4] * count)[:count]
+    assert shown.T.tolist() == expected
+    [cells] = [artist for artist in tiny_figures.draw_trained(Figure(), result)(result) if type(artist).__name__ == "PathCollection"]
+    marked = [to_hex(colour).upper() == style.VERMILION for colour in cells.get_facecolor()]
+    wrong = [answer != row[1] for row in expected for answer in row[2:]]
+    assert np.reshape(marked, shown.shape)[2:].T.ravel().tolist() == wrong and not np.reshape(marked, shown.shape)[:2].any()
+    drawn = [len(path.vertices) > 0 for path in cells.get_paths()]
+    assert drawn == (shown.ravel() >= 0).tolist()
+
+
+def test_the_line_of_the_knee_does_not_run_ahead_of_the_slider():
+    result = studies.trained(0.15)
+    artists = tiny_figures.draw_trained(Figure(), result)(result)
+    [line] = [artist for artist in artists if artist.get_label() == "every pick a bridging fact"]
+    assert line.get_xdata()[-1] == 0.15 and max(line.get_ydata()) == pytest.approx(0.15 / result.study.batch.bridging_share)
+
+
+@pytest.mark.parametrize("call, said", [
+    (studies.rag_reuse, "as ranked 14.7%"), (studies.rope_shift, "left as cached 2.6"), (studies.recompute, "hkvd 0.7735"),
+    (studies.timing, "blend 512.0 ms"), (studies.trained, "blend 1: 1.00, 2: 0.50, 3: 0.51"), (cb.pipeline, "515.0 ms"),
+    (cb.layer_study, "gradual 77.2%"), (TinyTransformer.load, "159,168 weights"), (lambda: sample(3, 0), "26.7%"),
+    (lambda: TinyTransformer.load().reuse(sample(3, 0)), "0% of the tokens recomputed: right answers by hops 1: 1.00"),
+])
+def test_a_result_in_a_cell_is_one_line(call, said):
+    text = repr(call())
+    assert said in text and "\n" not in text and len(text) < 400
 
 
 def test_tables_for_the_text():
     log = studies.training_log()
     assert log.loc["yes", "reuse, hops 2"].max() < 0.1 < 0.9 < log.loc["no", "reuse, hops 2"].min()
-    assert studies.paper_examples().loc["Llama-70B", "TTFT, 15 %"] == pytest.approx(560)
+    assert studies.paper_examples().loc["Llama-70B", "TTFT, 15 % (ms)"] == pytest.approx(560)
     assert studies.paper_table().loc["default recompute ratio", "value"] == 15

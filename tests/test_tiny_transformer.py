@@ -136,6 +136,15 @@ def test_forward_pass_against_a_token_by_token_twin(model, small, way):
                 np.testing.assert_allclose(reading.kv[layer, part, i], expected, atol=1e-3)
 
 
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])
+def test_the_first_look_is_the_same_in_every_reading(model, small, fraction):
+    reading = model.blend(small, fraction)
+    h = model.ask(small)
+    for layer in range(2):                                               # from its own KV, in both layers
+        h = model.look_up(layer, h, reading.kv[layer])
+    np.testing.assert_allclose(model.logits(h), reading.logits, atol=1e-3)
+
+
 def test_logits_agree_with_pytorch(model, small):
     torch = pytest.importorskip("torch")
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
@@ -234,4 +243,5 @@ def test_study_is_the_four_readings(model):
     assert (study.batch.tokens == batch.tokens).all()
     expected = [model.prefill(batch), model.reuse(batch), model.blend(batch, 0.2, "first-k"), model.blend(batch, 0.2, "random")]
     assert study.accuracy.to_dict("index") == {way: reading.accuracy for way, reading in zip(study.accuracy.index, expected)}
-    assert blend_study(0.4, bridging=0.13, sequences=20, seed=5).full is study.full
+    assert blend_study(0.4, bridging=0.13, sequences=20, seed=5).full is study.full         # kept for the next move
+    assert blend_study(0.2, "random", 0.13, sequences=20, seed=5).blend is study.random

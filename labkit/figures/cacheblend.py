@@ -15,7 +15,8 @@ from labkit.cacheblend_studies import Recompute, RagReuse, RopeShift, Timing
 from labkit.figures import style
 from labkit.figures.kv_cost import nice_limit
 
-_RAG_LINES = {"CacheBlend": 2, "most popular first": 1, "sorted by id": 3, "as ranked": 0}
+# One look a thing in all panels: CacheBlend blue, a prefix cache and random orange, full reuse and the oracle green.
+_RAG_LINES = {"CacheBlend": 0, "most popular first": 4, "sorted by id": 3, "as ranked": 1}
 _RULES = {"oracle": ("oracle", 2), "hkvd": ("HKVD", 0), "random": ("random", 1)}
 _LECTURE_POINTS = {"x": [0.15, 0.15], "y": [0.773, 0.652]}       # L11 3.5, as printed
 _PICKS = {"oracle": 2, "gradual": 0, "once, at the cost of gradual": 1, "once": 3}
@@ -71,12 +72,13 @@ def draw_rope(fig, result: RopeShift):
     """Left: four pairs of a key as hands of a clock.  Right: error against a key computed at the new place."""
     grid = fig.add_gridspec(2, 3, width_ratios=(1, 1, 2.6))
     circle = np.linspace(0, 2 * np.pi, 90)
-    clocks, titles = [], []
+    dials, clocks, titles = [], [], []
     for i in range(4):
         ax = fig.add_subplot(grid[i // 2, i % 2])
         ax.plot(np.cos(circle), np.sin(circle), color=style.GREY, linewidth=1)
         ax.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
         ax.axis("off")
+        dials.append(ax)
         hand = {"linewidth": 4, "solid_capstyle": "round"}
         clocks.append((ax.plot([], [], color=style.GREY, label="as cached", **hand)[0],
                        ax.plot([], [], color=style.BLUE, label="turned", **hand)[0],
@@ -84,12 +86,12 @@ def draw_rope(fig, result: RopeShift):
                                color=style.VERMILION, label="computed at the new place")[0]))
         titles.append(ax.text(0, -1.72, "", ha="center", fontsize=12))
     error = fig.add_subplot(grid[:, 2])
-    (left,) = error.plot([], [], label="left as cached", **style.line(3) | {"marker": ""})
+    (left,) = error.plot([], [], label="left as cached", **style.line(3) | {"marker": "", "color": style.GREY})
     (turned,) = error.plot([], [], label="turned", **style.line(0) | {"marker": ""})
     (here,) = error.plot([], [], linestyle="none", marker="o", markersize=12, color=style.BLACK, clip_on=False)
     error.axhline(1e-12, color=style.GREY, linewidth=1.2)
     error.text(1.2, 1.6e-12, "a millionth of a millionth", fontsize=12, color="#555555")
-    error.set(xscale="log", yscale="log", xlim=(1, 1e5), ylim=(1e-17, 30), xlabel="shift (places)", ylabel="largest error of a key")
+    error.set(xscale="log", yscale="log", xlim=(1, 1e5), ylim=(1e-17, 30), xlabel="shift (places)", ylabel="largest error (numbers up to 1)")
     style.human_axis(error.xaxis)
     error.yaxis.set_major_locator(FixedLocator([1e-16, 1e-12, 1e-8, 1e-4, 1]))
     error.yaxis.set_minor_locator(NullLocator())
@@ -97,7 +99,8 @@ def draw_rope(fig, result: RopeShift):
 
     def update(result):
         for i, (hands, title) in enumerate(zip(clocks, titles)):
-            shown = i < len(result.pairs)
+            shown = i < len(result.pairs)               # 8 numbers a head have three pairs that differ enough
+            dials[i].set_visible(shown)
             row = result.pairs.iloc[i] if shown else None
             for artist, name in zip(hands, ("cached", "moved", "computed")):
                 end = (row[f"{name}_x"], row[f"{name}_y"]) if shown else (np.nan, np.nan)
@@ -131,7 +134,8 @@ def table_rope(result: RopeShift) -> pd.DataFrame:
 def alt_rope(result: RopeShift) -> str:
     """Turns of the fastest and the slowest pair drawn, and the error."""
     first, last = result.pairs.turns.iloc[[0, -1]]
-    return (f"Pairs of a key as hands of clocks. A shift by {result.shift:,} places turns the first pair {turns(first)}, the last drawn {turns(last)}. "
+    places = "1 place" if result.shift == 1 else f"{result.shift:,} places"
+    return (f"Pairs of a key as hands of clocks. A shift by {places} turns the first pair {turns(first)}, the last drawn {turns(last)}. "
             f"The turned key is off by {result.at['turned']:.0e}, one left as cached by {result.at['left as cached']:.2g}.")
 
 
@@ -145,14 +149,14 @@ def draw_recompute(fig, result: Recompute):
     (dots,) = quality.plot([], [], linestyle="none", marker="o", markersize=14, markerfacecolor="none", markeredgewidth=2.5,
                            color=style.BLACK, clip_on=False, label="your fraction")
     (notes,) = quality.plot(_LECTURE_POINTS["x"], _LECTURE_POINTS["y"], linestyle="none", marker="*", markersize=13, color=style.YELLOW,
-                            markeredgecolor=style.BLACK, label="lecture notes, 15 %")
+                            markeredgecolor=style.BLACK, label="lecture notes: tail 10, 15 %")
     for level, text in ((FULL_QUALITY, "full recompute"), (REUSE_QUALITY, "full reuse")):
         quality.axhline(level, color=style.GREY, linewidth=1.2, zorder=1)
         quality.text(0.95, level + 0.002, text, ha="right", va="bottom", fontsize=12, color="#555555")
     quality.set(xlim=(-0.01, 1.01), ylim=(0.61, 0.815), xlabel="share of all 3,072 tokens recomputed", ylabel="quality (assumed formula)")
     (held,) = ranks.plot([], [], label="dependency held up to here", color=style.PURPLE)
     (picked,) = ranks.plot([], [], label="chance to be recomputed", color=style.BLACK, linestyle="--")
-    ranks.set(xlim=(0, 1), ylim=(-0.02, 1.04), xlabel="tokens, most dependent first")
+    ranks.set(xlim=(0, 1), ylim=(-0.02, 1.04), xlabel="tokens, most dependent first", ylabel="share, chance")
     for axis in (quality.xaxis, ranks.xaxis, ranks.yaxis):
         axis.set_major_formatter(PercentFormatter(1))
     handles = [*lines.values(), dots, notes, held, picked]
@@ -222,7 +226,8 @@ def table_layers(result: LayerStudy) -> pd.DataFrame:
 def alt_layers(result: LayerStudy) -> str:
     """Won back by each way to pick."""
     said = ", ".join(f"{name} {share:.0%}" for name, share in result.summary.won_back.items())
-    return f"Over ten layers the remaining deviation rises for all but the oracle. Share of the gap won back: {said}."
+    left = ", ".join(f"{name} {share:.0%}" for name, share in result.summary.last_rest.items())
+    return f"Ten layers, from left to right. Share of the gap won back: {said}. Deviation that remains in the tenth layer: {left}."
 
 
 # -- when it is free ------------------------------------------------------------------------------------------------
@@ -231,7 +236,7 @@ def alt_layers(result: LayerStudy) -> str:
 def draw_timing(fig, result: Timing):
     """Left: load and compute of each layer as a Gantt chart.  Right: time to first token by device, a mark a method."""
     gantt, ttft = fig.subplots(1, 2, width_ratios=(1.5, 1))
-    looks = {"load": {"facecolor": style.ORANGE, "edgecolor": "none"}, "compute": {"facecolor": style.BLUE, "edgecolor": "none"}}
+    looks = {"load": {"facecolor": style.SKY, "edgecolor": "none"}, "compute": {"facecolor": style.BLUE, "edgecolor": "none"}}
     bars = {action: gantt.add_collection(PolyCollection([], label=f"{action} a layer", **look)) for action, look in looks.items()}
     zoom = gantt.inset_axes([0.58, 0.5, 0.42, 0.48])
     zoom.set(xlim=(0, 6.1), ylim=(5.5, 0.5), xticks=[], yticks=range(1, 6))
@@ -240,6 +245,7 @@ def draw_timing(fig, result: Timing):
     near = {action: zoom.add_collection(PolyCollection([], **look)) for action, look in looks.items()}
     (end,) = gantt.plot([], [], color=style.BLACK, linewidth=2, linestyle=":", label="full recompute done", transform=gantt.get_xaxis_transform())
     gantt.set_ylabel("layer")
+    style.human_axis(gantt.xaxis)
     rows = np.arange(len(_PLACES))
     marks = {name: ttft.plot([], [], label=label, linestyle="none", markersize=15 if name == "blend" else 10, markeredgecolor="white",
                              clip_on=False, **{key: style.line(i)[key] for key in ("color", "marker")})[0] for name, (label, i) in _METHODS.items()}
@@ -285,7 +291,7 @@ def table_timing(result: Timing) -> pd.DataFrame:
     frame = pd.DataFrame({"layer: load (ms)": table.load, "compute": table["full layer"], "hidden": table.hidden,
                           "recomputed": table.fraction, "TTFT: full (ms)": table.full, "prefix": table.prefix, "reuse": table.reuse,
                           "blend": table.blend})
-    frame.index = [_PLACES[device] + (" (drawn)" if device == result.device else "") for device in table.index]
+    frame.index = [_PLACES[device] for device in table.index]
     frame.attrs["format"] = {"layer: load (ms)": "{:,.3f}", "compute": "{:,.3f}", "hidden": "{:.1%}", "recomputed": "{:.1%}"}
     frame.attrs["format"] |= dict.fromkeys(frame.columns[4:], "{:,.1f}")
     return frame
@@ -294,6 +300,6 @@ def table_timing(result: Timing) -> pd.DataFrame:
 def alt_timing(result: Timing) -> str:
     """The drawn pipeline and its rivals."""
     row, p = result.table.loc[result.device], result.pipeline
-    return (f"Gantt chart of {result.layers} layers: each is loaded in {row['load']:.3g} ms while the one before it is computed in "
-            f"{row['full layer'] * p.fraction:.3g} ms. Recomputing {p.fraction:.0%} takes {row.blend:,.1f} ms to the first token by the formula, "
+    return (f"Gantt chart of {result.layers} layers (KV: {_PLACES[result.device]}): each is loaded in {row['load']:.3g} ms "
+            f"while the one before it is computed in {row['full layer'] * p.fraction:.3g} ms. Recomputing {p.fraction:.0%} takes {row.blend:,.1f} ms to the first token by the formula, "
             f"{p.end_ms:,.1f} on the chart; full recompute {row.full:,.1f} ms.")

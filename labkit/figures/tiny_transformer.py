@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pandas as pd
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import PathCollection
+from matplotlib.font_manager import FontProperties
+from matplotlib.path import Path
+from matplotlib.textpath import TextPath
+from matplotlib.transforms import Affine2D
 
 from labkit.cacheblend_studies import Trained
 from labkit.figures import style
 
-_WAYS = ("full prefill", "full reuse", "blend", "random, same share")
+_WAYS = {"full prefill": 6, "full reuse": 2, "blend": 0, "random, same share": 1}     # and how their bars look
 _MOST_DEVIATION = 600.0      # end of the map's colours; a bridging fact deviates by about 500
 _MOST_TOKENS = 66            # of three documents of 21 facts and their start tokens
 _SHOWN = {1: 2, 2: 5, 3: 3}  # questions of each kind in the list of answers
-_RULES = {"hkvd": "HKVD", "random": "random", "first-k": "first-k"}
+_LINES = {"asked": "asked", "right": "right answer", "reuse": "full reuse", "blend": "blend"}
 
 
 def draw_trained(fig, result: Trained):
@@ -22,68 +28,96 @@ def draw_trained(fig, result: Trained):
     hops, knee = fig.add_subplot(grid[0, 0]), fig.add_subplot(grid[0, 1])
     tokens, words = fig.add_subplot(grid[1, :]), fig.add_subplot(grid[2, :])
 
-    bars = {way: hops.add_collection(PolyCollection([], label=way, **style.area(look))) for way, look in zip(_WAYS, (6, 1, 0, 2))}
-    hops.set(xlim=(-0.5, 2.5), ylim=(0, 1.05), xticks=range(3), xticklabels=["1 hop", "2 hops", "3 hops"], ylabel="right answers")
+    edges = [np.repeat(range(3), 2) + np.tile([left, left + 0.19], 3) for left in (-0.4, -0.2, 0, 0.2)]
+    bars = {way: hops.stairs(np.zeros(5), x, fill=True, label=way, **style.area(look) | ({"hatch": ""} if look == 6 else {}))
+            for (way, look), x in zip(_WAYS.items(), edges)}
+    hops.set(xlim=(-0.5, 2.5), ylim=(0, 1.06), xticks=range(3), xticklabels=["1 hop", "2 hops", "3 hops"], ylabel="right answers (share)")
     hops.grid(axis="x", visible=False)
-    (line,) = knee.plot([], [], color=style.BLUE, linewidth=1.5, label="one question a bridging fact")
-    knee.plot([0, 1], [0, 1], color=style.GREEN, linewidth=1.5, linestyle="--", label="the share recomputed")
+    (line,) = knee.plot([], [], color=style.BLUE, linewidth=1.5, label="every pick a bridging fact")
+    (blind,) = knee.plot([0, 1], [0, 1], color=style.ORANGE, linewidth=1.5, linestyle="--", label="picked blindly")
     dots = {h: knee.plot([], [], linestyle="none", markersize=11, color=style.BLUE, marker=marker, markeredgecolor="white",
-                         label=f"{h} hops")[0] for h, marker in ((2, "o"), (3, "^"))}
-    (chance,) = knee.plot([], [], linestyle="none", marker="s", markersize=9, color=style.GREEN, label="random, 2 hops", markeredgecolor="white")
-    knee.set(xlim=(-0.02, 1.02), ylim=(-0.03, 1.06), xlabel="share of documents 2 and 3 recomputed")
+                         label=f"blend, {h} hops", clip_on=False)[0] for h, marker in ((2, "o"), (3, "^"))}
+    (chance,) = knee.plot([], [], linestyle="none", marker="s", markersize=9, color=style.ORANGE, label="random, 2 hops",
+                          markeredgecolor="white", clip_on=False)
+    knee.set(xlim=(-0.02, 1.02), ylim=(0, 1.06), xlabel="share of documents 2 and 3 recomputed", ylabel="right answers (share)")
 
     edges = np.arange(_MOST_TOKENS + 1)
     heat = tokens.pcolormesh(edges, np.arange(4), np.zeros((3, _MOST_TOKENS)), cmap=style.HEAT, vmin=0, vmax=_MOST_DEVIATION)
-    (recomputed,) = tokens.plot([], [], linestyle="none", marker="o", markersize=5, color=style.VERMILION, label="recomputed", clip_on=False)
+    (recomputed,) = tokens.plot([], [], linestyle="none", marker="D", markersize=6, color=style.SKY, label="recomputed", clip_on=False)
     (bridging,) = tokens.plot([], [], linestyle="none", marker="v", markersize=7, color=style.BLACK, label="bridging fact", clip_on=False)
     (walls,) = tokens.plot([], [], color="white", linewidth=3)
     tokens.set(xlim=(0, _MOST_TOKENS), ylim=(3, 0), yticks=[0.5, 1.5, 2.5], yticklabels=["layer 1", "layer 2", "blended"], xticks=[])
-    tokens.set_xlabel("tokens of documents 1, 2, 3; bright: KV deviates (black 0, yellow 600 and more)", fontsize=12)
+    tokens.set_xlabel("tokens of documents 1, 2, 3 (dark: KV as in full prefill; yellow: |ΔK|² + |ΔV|² of 600 or more)", fontsize=12)
     tokens.grid(visible=False)
     tokens.spines[:].set_visible(False)
 
+    words.set(xlim=(0, _MOST_TOKENS), ylim=(4.6, -0.6))
     words.axis("off")
-    mono = {"family": "DejaVu Sans Mono", "fontsize": 12, "va": "top", "linespacing": 1.15, "transform": words.transAxes}
-    right = words.text(0, 1.08, "", color=style.BLACK, **mono)
-    wrong = words.text(0, 1.08, "", color=style.VERMILION, fontweight="bold", **mono)
-    handles = [*bars.values(), *dots.values(), line, chance, bridging, recomputed]
+    cells = _answer_cells(words)
+    handles = [*bars.values(), *dots.values(), chance, line, blind, bridging, recomputed]
     fig.legend(handles, [handle.get_label() for handle in handles], loc="outside upper left", ncols=4, columnspacing=1.2, markerscale=0.9)
 
     def update(result):
-        study, i = result.study, result.sequence
-        accuracy = study.accuracy
-        for place, (way, collection) in enumerate(bars.items()):
-            left = np.arange(3) + 0.2 * (place - 2)
-            collection.set_verts([[(x, 0), (x, height), (x + 0.19, height), (x + 0.19, 0)] for x, height in zip(left, accuracy.loc[way])])
+        study, i, fraction = result.study, result.sequence, result.fraction
+        for way, patch in bars.items():
+            patch.set_data(np.insert(study.accuracy.loc[way].to_numpy(), [1, 2], np.nan))
         share = study.batch.bridging_share
-        line.set_data([0, share, 1], [0, 1, 1])
+        line.set_data([0, min(share, fraction), fraction], [0, min(1, fraction / share), min(1, fraction / share)])
         for h, dot in dots.items():
-            dot.set_data([result.fraction], [accuracy.loc["blend", h]])
-        chance.set_data([result.fraction], [accuracy.loc["random, same share", 2]])
+            dot.set_data([fraction], [study.accuracy.loc["blend", h]])
+        chance.set_data([fraction], [study.accuracy.loc["random, same share", 2]])
         maps, each = result.maps, study.batch.document_tokens
         padded = np.full((3, _MOST_TOKENS), np.nan)
         padded[:, :maps.shape[1]] = maps
         heat.set_array(np.ma.masked_invalid(padded))
-        recomputed.set_data(0.5 + np.flatnonzero(study.blend.recomputed[i]), np.full(study.blend.recomputed[i].sum(), 2.5))
-        bridging.set_data(0.5 + np.flatnonzero(study.batch.bridging[i]), np.full(study.batch.bridging[i].sum(), -0.25))
+        for marks, chosen, height in ((recomputed, study.blend.recomputed[i], 2.5), (bridging, study.batch.bridging[i], -0.25)):
+            marks.set_data(0.5 + np.flatnonzero(chosen), np.full(chosen.sum(), height))
         walls.set_data([each, each, np.nan, 2 * each, 2 * each], [0, 3, np.nan, 0, 3])
-        right.set_text(answer_lines(result, True))
-        wrong.set_text(answer_lines(result, False))
-        return [*bars.values(), line, *dots.values(), chance, heat, walls, recomputed, bridging, right, wrong]
+        _write_answers(cells, answers_shown(result.answers))
+        return [*bars.values(), line, *dots.values(), chance, heat, walls, recomputed, bridging, cells]
 
     return update
 
 
-def answer_lines(result: Trained, wanted: bool) -> str:
-    """Four lines in columns, one a question; only the right answers, or only the wrong ones, blanks in place of the others."""
-    answers = result.answers
-    rows = pd.concat([answers[answers.hops == hops].head(count) for hops, count in _SHOWN.items()])
-    lines = ["ask, hops " + "".join(f"{asked:>4},{hops}" for asked, hops in zip(rows.asked, rows.hops)),
-             "right     " + "".join(f"{symbol:>4}  " for symbol in rows.right)] if wanted else ["", ""]
-    for way, name in (("reuse", "reuse"), ("blend", _RULES[result.rule])):
-        cells = [f"{symbol:>4}  " if (symbol == truth) == wanted else " " * 6 for symbol, truth in zip(rows[way], rows.right)]
-        lines.append((f"{name:10}" if wanted else " " * 10) + "".join(cells))
-    return "\n".join(lines)
+def answers_shown(answers) -> np.ndarray:
+    """The list of answers: symbols (lines, questions), the questions grouped by hops; -1 where there is no such question."""
+    table = answers[[*_LINES]].to_numpy().T
+    groups = [table[:, answers.hops == hops][:, :count] for hops, count in _SHOWN.items()]
+    return np.hstack([np.pad(group, ((0, 0), (0, count - group.shape[1])), constant_values=-1)
+                      for group, count in zip(groups, _SHOWN.values())])
+
+
+def _answer_cells(ax):
+    """Words around the list of answers, and one collection for its numbers: forty texts would take 12 ms a picture."""
+    places, x = [], 10
+    for hops, count in _SHOWN.items():
+        ax.text(x + 2.5 * (count - 1), 0, "1 hop" if hops == 1 else f"{hops} hops", ha="center", va="center", color="#555555", fontsize=12)
+        places += [x + 5 * i for i in range(count)]
+        x += 5 * count + 2
+    for y, label in enumerate(_LINES.values(), start=1):
+        ax.text(0, y, label, va="center_baseline", fontsize=12)
+    offsets = [(x, y) for y in range(1, len(_LINES) + 1) for x in places]
+    cells = PathCollection([Path.unit_circle()], offsets=offsets, offset_transform=ax.transData, linewidths=0)
+    cells.set_transform(Affine2D().scale(ax.figure.dpi / 72))       # the paths are in points
+    return ax.add_collection(cells)
+
+
+def _write_answers(cells, shown):
+    """Fill the list; wrong answers are bold and vermilion."""
+    right = list(_LINES).index("right")
+    wrong = (shown != shown[right]) & (np.arange(len(shown)) > right)[:, None]
+    cells.set_paths([_number(symbol, bold) for symbol, bold in zip(shown.ravel().tolist(), wrong.ravel().tolist())])
+    cells.set_facecolor(np.where(wrong.ravel(), style.VERMILION, style.BLACK))
+
+
+@lru_cache(maxsize=None)
+def _number(symbol, bold):
+    """A number as a path, centred on (0, 0), in points."""
+    if symbol < 0:
+        return Path(np.empty((0, 2)))
+    path = TextPath((0, 0), str(symbol), size=12, prop=FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal"))
+    box = path.get_extents()
+    return path.transformed(Affine2D().translate(-(box.x0 + box.x1) / 2, -(box.y0 + box.y1) / 2))
 
 
 def table_trained(result: Trained) -> pd.DataFrame:
@@ -103,5 +137,6 @@ def alt_trained(result: Trained) -> str:
     said = "; ".join(f"{way}: {row[1]:.2f}, {row[2]:.2f}, {row[3]:.2f}" for way, row in accuracy.iterrows())
     study, i = result.study, result.sequence
     both = int((study.blend.recomputed[i] & study.batch.bridging[i]).sum())
-    return (f"Right answers to 1, 2, 3 hops. {said}. In the map of sequence {i} the bridging facts deviate most; "
-            f"{both} of {int(study.batch.bridging[i].sum())} are recomputed.")
+    right = int((study.blend.answers[i] == study.batch.answers[i]).sum())
+    return (f"Right answers to 1, 2, 3 hops. {said}. In the map of sequence {i} the bridging facts are bright; "
+            f"{both} of {int(study.batch.bridging[i].sum())} are recomputed, and blend answers {right} of {len(study.batch.hops)} questions.")
