@@ -96,9 +96,13 @@ class PlaybookSteps:
 
     step: int
     lines: dict
-    sizes: dict = field(repr=False)
+    sizes: dict
     task: str = ""
     changes: list = field(default_factory=list)
+
+    def __repr__(self):
+        cached = {name: sizes["hit"][self.step] / sizes["prompt"][self.step] for name, sizes in self.sizes.items()}
+        return f"PlaybookSteps(step {self.step}: {', '.join(f'{share:.1%} cached with {name}' for name, share in cached.items())})"
 
 
 @lru_cache(maxsize=8)
@@ -176,8 +180,12 @@ class PlaybookCost:
     """
 
     settings: PlaybookSettings
-    served: dict = field(repr=False)
-    seconds: pd.DataFrame = field(repr=False)
+    served: dict
+    seconds: pd.DataFrame
+
+    def __repr__(self):
+        seconds = ", ".join(f"{mode} {value:,.1f}" for mode, value in self.seconds.sum(axis=1).items())
+        return f"PlaybookCost({self.settings.mode}: {self.chosen.reuse:.1%} from the cache; GPU s: {seconds})"
 
     @property
     def chosen(self):
@@ -243,12 +251,16 @@ class Learning:
     reliability : float
     """
 
-    study: pd.DataFrame = field(repr=False)
+    study: pd.DataFrame
     end: pd.DataFrame
     way: str
     arm: str
-    settings: LearningSettings = field(repr=False)
+    settings: LearningSettings
     reliability: float
+
+    def __repr__(self):
+        ends = ", ".join(f"{way} {value:.1%}" for way, value in self.end["accuracy"].items())
+        return f"Learning({self.arm}, reliability {self.reliability:g}; accuracy at the end: {ends})"
 
 
 def learning(way="rewrite", reliability=1.0, budget=80_000, prune=False, arm="online", reflector=True) -> Learning:
@@ -288,6 +300,11 @@ class CatchingUp:
     collapse: float
     reliability: float
     base: float
+
+    def __repr__(self):
+        gaps = ", ".join(f"{gap:+.1f}" for gap in 100 * self.sweep["gap"])
+        lost = ", ".join(f"{100 * (1 - survival):.3g}" for survival in self.sweep["survival"])
+        return f"CatchingUp(rewriting - appending: {gaps} points where {lost} % of the lessons are lost)"
 
 
 def catching_up(collapse=0.0, reliability=1.0, long=30) -> CatchingUp:

@@ -15,11 +15,11 @@ import pandas as pd
 from labkit import ace
 from labkit.choosing_memories import MEMORIES, kv_bytes, paper_cartridge
 from labkit.choosing_workload import GPU, KINDS, MODEL, WEEK_S, Cost, Workload
-from labkit.kv_cost import QUESTION_TOKENS, Roofline, break_even_queries
+from labkit.kv_cost import ANSWER_TOKENS, QUESTION_TOKENS, Roofline, break_even_queries
 from labkit.memgpt import LAYOUTS, ServeSettings, even_session, serve_session
 
-__all__ = ["GPU", "GUIDE", "KINDS", "MEMORIES", "MODEL", "READS", "Choice", "Cost", "Workload", "choose", "guide", "paper_cartridge",
-           "price", "what_stays_cached"]
+__all__ = ["GPU", "GUIDE", "KINDS", "MEMORIES", "MODEL", "READS", "Choice", "Cost", "Workload", "choose", "guide",
+           "paper_cartridge", "price", "what_stays_cached"]
 
 
 def price(workload=Workload(), roofline=None):
@@ -46,26 +46,79 @@ def price(workload=Workload(), roofline=None):
         query = cost.read + cost.write / w.reads_a_write
         common = cost.common / w.users
         users = roofline.max_users(max(cost.own + cost.common, 1), cost.common)
+        why_not = _why_not(cost, query, w, roofline)
         rows[name] = {
             "read": cost.read, "write": cost.write, "query": query, "prompt": cost.prompt,
             "kv_gb": kv_bytes(roofline, max(cost.own + common, 1)) / 1e9, "kept_gb": cost.kept / 1e9, "users": users,
-            "gpus": query * w.queries_a_week / WEEK_S, "accuracy": cost.accuracy, "can": not cost.why_not, "reason": cost.why_not}
+            "gpus": query * w.queries_a_week / WEEK_S, "accuracy": cost.accuracy, "can": not why_not, "reason": why_not}
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("memory")
-    able = table["query"].where(table["can"])
-    best = able.idxmin() if table["can"].any() else None
+    able = table.loc[table["can"], "query"]
+    best = None if able.empty else able.idxmin()
     table["cheapest"] = table.index == best
-    for name in table.index[table["can"]]:
-        table.loc[name, "reason"] = _reason(table, name, best, w)
+    reasons = {name: dearer(table, name, best) for name in able.index if name != best}
+    if best:
+        reasons[best] = f"cheapest: {nature(table, best, w)}; {what_decided(table)}"
+    table["reason"] = table["reason"].where(~table["can"], table.index.map(reasons))
     order = ["read", "write", "query", "prompt", "kv_gb", "kept_gb", "users", "gpus", "accuracy", "can", "cheapest", "reason"]
     return table[order]
 
 
-def _reason(table, name, best, w):
-    row = table.loc[name]
-    if name == best:
-        return "cheapest: " + MEMORIES[name].because.format(w=w, c=row)
-    part = "writing" if row["query"] > 2 * row["read"] else "reading"
-    return f"{row['query'] / table.loc[best, 'query']:,.1f} times as dear, by {part}"
+def _why_not(cost, query, w, roofline):
+    """Why a memory cannot answer: by its nature, for the window, for the GPU; "" if it can."""
+    need = cost.prompt + QUESTION_TOKENS + ANSWER_TOKENS
+    if cost.why_not or need > w.window:
+        return cost.why_not or f"{need:,.0f} tokens, the window has {w.window:,.0f}"
+    if np.isfinite(query):
+        return ""
+    return "not even one user's KV fits the GPU" if roofline.kv_capacity_bytes else "the model's weights do not fit the GPU"
+
+
+# --- the reason in words ------------------------------------------------------------------------------------------
+
+
+def nature(table, name, w):
+    """What a query of a memory pays for, with this workload's numbers."""
+    return MEMORIES[name].because.format(w=w, c=table.loc[name])
+
+
+def dearer(table, name, than):
+    """How much dearer one memory of `price` is than a cheaper one, and whether it is reading or writing that costs more."""
+    one, other = table.loc[name], table.loc[than]
+    times, reading = one["query"] / other["query"], one["read"] - other["read"]
+    by = "reading" if reading >= one["query"] - other["query"] - reading else "writing"
+    if times >= 1.05:
+        return f"{times:,.1f} times as dear, by {by}"
+    return f"{100 * (times - 1):.1g} % dearer, by {by}" if times > 1.0001 else "just as dear"
+
+
+def runner_up(table):
+    """The second cheapest memory that can answer; None if there is none."""
+    rivals = table.loc[table["can"] & ~table["cheapest"], "query"]
+    return None if rivals.empty else rivals.idxmin()
+
+
+def ruled_out(table):
+    """Memories that cannot answer, and would else have decided: those that cost less a query, or all where only one is left.
+
+    Returns
+    -------
+    dict
+        Reason -> names.
+    """
+    alone, best, out = runner_up(table) is None, table.loc[table["cheapest"], "query"].min(), {}
+    for name, query, can, why in table[["query", "can", "reason"]].itertuples():
+        if not can and (alone or query < best):
+            out.setdefault(why, []).append(name)
+    return out
+
+
+def what_decided(table):
+    """What made the cheapest memory the choice: the next one's price, and who costs less but cannot answer, and why."""
+    second, best = runner_up(table), table.index[table["cheapest"]]
+    out = "; ".join(f"{' / '.join(names)} ({why})" for why, names in ruled_out(table).items())
+    if second is None:
+        return f"nothing {'else ' if len(best) else ''}can answer: {out}"
+    return f"next: {second}, {dearer(table, second, best[0])}" + (f"; cheaper, but cannot answer: {out}" if out else "")
 
 
 # --- the panel's study --------------------------------------------------------------------------------------------
@@ -84,6 +137,11 @@ class Choice:
     table: pd.DataFrame
     curves: pd.DataFrame
     workload: Workload
+
+    def __repr__(self):
+        w, price = self.workload, self.table["query"].get(self.best, np.nan)
+        chosen = f"{self.best}, {price:.4g} GPU s a query" if self.best else "nothing can answer"
+        return f"Choice({w.kind}, {w.tokens:,.0f} tokens, {w.reads:,g} reads a write: {chosen})"
 
     @property
     def best(self):
@@ -134,15 +192,16 @@ def guide(cases=GUIDE):
     Returns
     -------
     DataFrame
-        A row a case: memory, query (GPU s), next (the second cheapest), times (what that costs more), reason.
+        A row a case: memory, query (GPU s), next (the second cheapest), times (its price / the cheapest one's), reason.
+        Where nothing can answer memory is "none", where only one can next is.
     """
     rows = {}
     for case, workload in cases.items():
         table = price(workload)
-        able = table[table["can"]].sort_values("query")
-        best = able.iloc[0]
-        second = able.iloc[1]
-        rows[case] = (best.name, best["query"], second.name, second["query"] / best["query"], best["reason"].removeprefix("cheapest: "))
+        best, second = next(iter(table.index[table["cheapest"]]), None), runner_up(table)
+        cost = table["query"].reindex([best, second]).to_numpy()
+        reason = table["reason"].get(best, "nothing can answer").removeprefix("cheapest: ")
+        rows[case] = best or "none", cost[0], second or "none", cost[1] / cost[0], reason
     return pd.DataFrame.from_dict(rows, orient="index", columns=["memory", "query", "next", "times", "reason"])
 
 

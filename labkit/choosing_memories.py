@@ -48,16 +48,23 @@ def lessons():
     return table.pivot(index="step", columns="way", values="accuracy")
 
 
+@cache
+def _lengths(name, kind):
+    """log(turns) of the simulated conversations, and by column: what `evaluate` gives there, and work of writing a turn."""
+    rows = study().loc[(name, kind)]
+    a_turn = rows[["write_calls", "write_prefill", "extra_calls_assumed"]].div(rows.index, axis=0)
+    return np.log(rows.index), *({column: values.to_numpy() for column, values in table.items()} for table in (rows, a_turn))
+
+
 def in_conversation(name, kind, tokens):
     """A row of `evaluate` for a conversation of so many tokens, between the lengths that were simulated.
 
     Beyond them accuracy and tokens read stay as at the end, and the work of writing grows with the length.
     """
-    rows, s = study().loc[(name, kind)], WorldSettings()
+    s, (lengths, rows, a_turn) = WorldSettings(), _lengths(name, kind)
     turns = tokens / ((s.tokens_min + s.tokens_max) / 2)
-    a_turn = rows[["write_calls", "write_prefill", "extra_calls_assumed"]].div(rows.index, axis=0)
-    at = {column: np.interp(np.log(turns), np.log(rows.index), values) for column, values in rows.items()}
-    at |= {column: turns * np.interp(np.log(turns), np.log(rows.index), values) for column, values in a_turn.items()}
+    at = {column: np.interp(np.log(turns), lengths, values) for column, values in rows.items()}
+    at |= {column: turns * np.interp(np.log(turns), lengths, values) for column, values in a_turn.items()}
     at |= {column: min(at[column], tokens) for column in ("tokens", "prefix_tokens")}
     return at | {"system": name, "kind": "all"}
 
@@ -70,19 +77,11 @@ def kv_bytes(roofline, tokens):
     return float(roofline.model.kv_bytes(tokens, roofline.kv_dtype))
 
 
-def _full_text(w, roofline, name, read, write, **cost):
-    """Cost of a memory that reads the whole text; it must fit the window and the GPU."""
-    need = w.tokens + QUESTION_TOKENS + ANSWER_TOKENS
-    why = f"{need:,.0f} tokens, the window has {w.window:,.0f}" if need > w.window else ""
-    if not np.isfinite(read):
-        why = why or "not even one user's KV fits the GPU"
-    if w.kind == "experience":
-        accuracy = _learned(PILE, w)
-        why = why or _too_often_wrong(w, accuracy)
-    else:
-        accuracy = 1.0  # the reader of the simulation is ideal
+def _full_text(w, read, write, **cost):
+    """Cost of a memory that reads the whole text."""
+    accuracy = _learned(PILE, w) if w.kind == "experience" else 1.0  # the reader of the simulated conversations is ideal
     cost = {"own": w.tokens, "kept": BYTES_A_TOKEN * w.tokens} | cost
-    return Cost(read, write, w.tokens, accuracy=accuracy, why_not=why, **cost)
+    return Cost(read, write, w.tokens, accuracy=accuracy, why_not=_too_often_wrong(w, accuracy), **cost)
 
 
 def _prefill_of_a_write(w, roofline):
@@ -93,21 +92,20 @@ def _prefill_of_a_write(w, roofline):
 
 def context(w, roofline):
     """The whole text in the prompt, computed anew for each query."""
-    return _full_text(w, roofline, "context", roofline.gpu_seconds_per_query(w.tokens, cached=False), 0.0)
+    return _full_text(w, roofline.gpu_seconds_per_query(w.tokens, cached=False), 0.0)
 
 
 def cached_context(w, roofline):
     """The whole text in the prompt, its KV kept for each user."""
     read = roofline.gpu_seconds_per_query(w.tokens, cached=True)
     write = _prefill_of_a_write(w, roofline) * (w.users if w.shared else 1)  # a copy for each user
-    return _full_text(w, roofline, "cached context", read, write, kept=kv_bytes(roofline, w.tokens))
+    return _full_text(w, read, write, kept=kv_bytes(roofline, w.tokens))
 
 
 def shared_prefix(w, roofline):
     """One text, computed, stored and read once for all users who are served together."""
     read = _shared_read(w, roofline, w.tokens)
-    cost = _full_text(w, roofline, "shared prefix", read, _prefill_of_a_write(w, roofline), own=0.0, common=w.tokens,
-                      kept=kv_bytes(roofline, w.tokens))
+    cost = _full_text(w, read, _prefill_of_a_write(w, roofline), own=0.0, common=w.tokens, kept=kv_bytes(roofline, w.tokens))
     return cost if w.shared else replace(cost, why_not="each user has their own text: nothing to share")
 
 
@@ -143,7 +141,7 @@ def _studied(name):
 def _not_from_documents(name, w):
     if name.startswith("mem0"):
         return "keeps facts a user told, not documents"
-    return "" if w.lookup else "finds passages; the whole text is asked for"
+    return "" if w.lookup else "finds passages, but the whole text is asked for"
 
 
 def blended_rag(w, roofline):
@@ -167,7 +165,7 @@ def cartridge(w, roofline):
     compression, training, clock = paper_cartridge()
     size = w.tokens / compression
     read = _shared_read(w, roofline, size) if w.shared else roofline.gpu_seconds_per_query(size)
-    why = "" if np.isfinite(read) else "not even one user's cartridge fits the GPU"
+    why = ""
     if w.kind == "experience":
         why = "grows with each task: trained anew each time"
     elif w.updates * clock > WEEK_S:
@@ -208,22 +206,25 @@ def _too_often_wrong(w, accuracy):
 
 @dataclass(frozen=True)
 class Memory:
-    """A row of MEMORIES: how it is priced, and why it is chosen where it is cheapest (a format of Workload and Cost)."""
+    """A row of MEMORIES: how it is priced, and what a query then pays for (a format of Workload and of the row of `price`).
+
+    `because` tells the memory's own nature, true wherever it is chosen; which rivals it beats is told by their prices.
+    """
 
     price: Callable
     because: str
 
 
 MEMORIES = {
-    "context": Memory(context, "nothing is written, and reads a write are too few ({w.reads_a_write:,.0f}) to pay for writing"),
+    "context": Memory(context, "nothing is written; each query computes its {c.prompt:,.0f} tokens anew"),
     "cached context": Memory(cached_context, "computed once a write; a query then only decodes behind {c.prompt:,.0f} tokens"),
-    "shared prefix": Memory(shared_prefix, "one copy serves {w.users:,} users: computed, stored and read once for all of them"),
+    "shared prefix": Memory(shared_prefix, "one copy of {c.prompt:,.0f} tokens, computed once a write, serves {w.users:,} users"),
     "RAG": Memory(_studied("RAG"), "nothing is written, and a query reads {c.prompt:,.0f} tokens"),
     "RAG, blended": Memory(blended_rag, "the passages' KV is kept, so a query computes few of its {c.prompt:,.0f} tokens"),
-    "MemGPT": Memory(_studied("MemGPT"), "a bounded prompt of {c.prompt:,.0f} tokens, and searches only where it does not answer"),
+    "MemGPT": Memory(_studied("MemGPT"), "a bounded prompt, and searches where it does not answer: {c.prompt:,.0f} tokens"),
     "mem0": Memory(_studied("mem0"), "facts that change were sorted out at write time; a query reads {c.prompt:,.0f} tokens"),
-    "mem0 graph": Memory(_studied("mem0 graph"),
-                         "facts were sorted out at write time and old ones kept; a query reads {c.prompt:,.0f} tokens"),
-    "cartridge": Memory(cartridge, "a text much asked and seldom changed, {w.reads_a_write:,.0f} reads for one training"),
-    "playbook": Memory(playbook, "lessons instead of records: {c.prompt:,.0f} tokens, only ever appended"),
+    "mem0 graph": Memory(_studied("mem0 graph"), "facts were sorted out at write time, old ones kept; "
+                                                 "a query reads {c.prompt:,.0f} tokens"),
+    "cartridge": Memory(cartridge, "one training for {w.reads_a_write:,.0f} reads; a query decodes behind {c.prompt:,.0f} tokens"),
+    "playbook": Memory(playbook, "a query reads {c.prompt:,.0f} tokens of lessons, not {w.tokens:,.0f} of records"),
 }

@@ -56,6 +56,9 @@ class Forgetting:
     others: pd.DataFrame
     request: Request
 
+    def __repr__(self):
+        return f"Forgetting({self.request.fact}: a trace in {self.left} of {len(self.traces)} places, {self.bill.sum():,.2f} GPU s)"
+
     @property
     def left(self):
         """Places where an asking still brings the value back, right after or later."""

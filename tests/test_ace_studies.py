@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from labkit import ace, ace_studies
+from labkit.figures import ace as figures
 
 
 @pytest.mark.parametrize("sections", ace_studies.SECTIONS)
@@ -68,3 +71,26 @@ def test_panels_end_where_the_studies_do():
     assert row == pytest.approx(alone["accuracy"][-30:].mean())
     with pytest.raises(ValueError, match="way must be one of none"):
         ace_studies.learning("best")
+
+
+@pytest.mark.parametrize("study, said", [
+    (ace_studies.playbook_steps, "cached with counters in the text"), (ace_studies.playbook_cost, "rewrite 7,603.4"),
+    (ace_studies.learning, "append 86.0%"), (ace_studies.catching_up, "-14.9"),
+])
+def test_a_result_that_is_pasted_into_a_cell_is_one_line(study, said):
+    assert said in repr(study()) and "\n" not in repr(study()) and len(repr(study())) < 200
+
+
+def test_the_picture_of_a_task_does_not_tell_of_later_ones():
+    figure = Figure(layout="constrained")
+    update = figures.draw_playbook_steps(figure, ace_studies.playbook_steps())
+    for step in (1, 7, 16):
+        moved = update(ace_studies.playbook_steps(step))
+        assert [len(line.get_xdata()) for line in moved if isinstance(line, Line2D) and line.get_marker() in "os"] == [step, step]
+
+
+def test_descriptions_tell_the_state_that_is_shown():
+    assert "first prompt" in figures.alt_playbook_steps(ace_studies.playbook_steps(1))
+    looked_at = figures.alt_learning(ace_studies.learning("brief"))
+    assert "short general prompt: 7" in looked_at and "25 right lessons and 1 wrong" in looked_at
+    assert "goes from -14.9 to +0.0" in figures.alt_catching_up(ace_studies.catching_up())

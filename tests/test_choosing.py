@@ -1,5 +1,6 @@
 """Choosing: prices against the modules they come from, extreme workloads, poisoning replayed on a real playbook, forgetting asked for."""
 
+import re
 from dataclasses import replace
 from itertools import product
 
@@ -66,6 +67,74 @@ def test_the_guide_covers_its_cases():
     guide = choosing.guide()
     assert list(guide.index) == list(GUIDE) and (guide["times"] >= 1).all()
     assert {"shared prefix", "cartridge", "context", "mem0 graph", "playbook"} <= set(guide["memory"])
+
+
+# ---- the reason in words is what really decided
+
+EXTREMES = [dict(kind=kind, tokens=tokens, reads=reads, window=window, shared=shared, lookup=shared, history=reads > 1, accuracy=accuracy,
+                 model=model, gpu="H100 SXM" if model == "Llama-3-8B" or reads == 1 else "B200")
+            for kind, tokens, reads, window, shared, accuracy, model in product(
+                choosing.KINDS, (1_000, 128_000, 1_000_000), (1, 200, 1_000_000), (8_000, 1_000_000), (False, True), (0.0, 0.6, 0.9),
+                ("Llama-3-8B", "Llama-3-70B"))]
+SAID = re.compile(r"cheapest: (?P<nature>.+?); (?:next: (?P<next>.+?), (?P<dearer>(?:just as dear)|(?:[\d,.e-]+ (?:% dearer|times as dear), "
+                  r"by (?P<by>reading|writing)))(?:; cheaper, but cannot answer: (?P<out>.+))?|nothing else can answer: (?P<all>.+))")
+
+
+@pytest.mark.parametrize("extreme", EXTREMES[::11], ids=lambda e: "-".join(map(str, e.values())))
+def test_the_winners_reason_follows_from_the_prices(extreme):
+    """Who is next and by how much, and who costs less but cannot answer and why: read from the words, computed again from the prices."""
+    table = choose(**extreme).table
+    out, able = table[~table["can"]], table.loc[table["can"], "query"].sort_values()
+    assert (out["reason"] != "").all() and np.isfinite(able).all()
+    assert (table.loc[table["can"], "prompt"] + 270 <= extreme["window"]).all()  # the question's 70 tokens, and the answer's 200
+    if not len(able):
+        assert not table["cheapest"].any()
+        return
+    best = table.index[table["cheapest"]][0]
+    assert table.at[best, "query"] == able.iloc[0]
+    said = SAID.fullmatch(table.at[best, "reason"])
+    if len(able) == 1:
+        named, decided = said["all"], out
+    else:
+        second, cost = table.loc[said["next"]], table.loc[best]
+        assert second["can"] and second["query"] == able.iloc[1] and table.at[said["next"], "reason"] == said["dearer"]
+        if not said["by"]:
+            assert second["query"] == pytest.approx(cost["query"], rel=1e-4)
+        else:  # take the winner's part for the other one: what is left of the difference?
+            more = {"reading": second["read"] - cost["read"],
+                    "writing": (second["query"] - second["read"]) - (cost["query"] - cost["read"])}
+            assert more[said["by"]] == max(more.values())
+            number = float(re.match(r"[\d,.e-]+", said["dearer"])[0].replace(",", ""))
+            times = number if "times" in said["dearer"] else 1 + number / 100
+            assert times == pytest.approx(second["query"] / cost["query"], abs=0.051)
+        named, decided = said["out"] or "", out[out["query"] < cost["query"]]
+    for name in MEMORIES:
+        assert bool(re.search(rf"(^|; | / ){re.escape(name)}( / | \()", named)) == (name in decided.index)
+    assert all(f"({why})" in named for why in decided["reason"])
+
+
+def test_reasons_of_a_text_longer_than_the_window_name_the_window():
+    reason = price(Workload(tokens=1_000_000)).at["cartridge", "reason"]
+    assert "nothing else can answer: context / cached context (1,000,270 tokens, the window has 128,270)" in reason
+    assert "seldom" not in reason and "200 reads" in reason
+
+
+def test_every_prompt_must_fit_the_window():
+    for kind, memory in (("documents", "cartridge"), ("experience", "playbook")):
+        narrow, wide = (price(Workload(kind, tokens=1_000_000, window=window)).loc[memory] for window in (8_000, 1_000_000))
+        assert not narrow["can"] and "the window has 8,000" in narrow["reason"] and wide["can"]
+
+
+def test_where_the_weights_do_not_fit_nothing_is_chosen():
+    for kind in choosing.KINDS:
+        result = choose(kind=kind, model="Llama-3-70B")
+        assert result.best is None and "weights" in " ".join(result.table["reason"])
+
+
+def test_the_guide_of_a_case_with_one_answer_or_none():
+    guide = choosing.guide({"one": Workload(tokens=1_000_000), "none": Workload(tokens=1_000_000, window=1_000)})
+    assert (guide.at["one", "memory"], guide.at["one", "next"]) == ("cartridge", "none")
+    assert guide.at["none", "memory"] == "none" and guide.at["none", "reason"] == "nothing can answer"
 
 
 # ---- prices are those of the other modules
@@ -276,7 +345,25 @@ def test_tables_and_descriptions_speak_of_the_result():
     choice, defended, forgotten = choose(), poisoning.defend(labels=True), forget()
     assert list(figures.table_choice(choice).index) == list(MEMORIES) and "cached context" in figures.alt_choice(choice)
     assert figures.table_defended(defended).loc["as chosen", "tasks harmed"] == defended.chosen.total["harm"]
-    assert figures.table_forgetting(forgotten).loc["places with a trace", "right after"] == (forgotten.traces["after"] > 0).sum()
+    assert figures.table_forgetting(forgotten).loc["places with a trace", "right after"] == str((forgotten.traces["after"] > 0).sum())
     assert "12 of 15" in figures.alt_forgetting(forgotten)
     nothing = choose(tokens=1_000_000, model="Llama-3-70B")
-    assert nothing.best is None and "Nothing" in figures.verdict(nothing)
+    assert nothing.best is None and "Nothing" in figures.verdict(nothing) and "weights do not fit" in figures.alt_choice(nothing)
+
+
+@pytest.mark.parametrize("extreme, said", [
+    (dict(), "cached context: 1.72 GPU s a query; next: context, 6.1 times as dear, by reading."),
+    (dict(tokens=1_000_000), "Nothing else can answer."), (dict(lookup=True), "Nothing costs less."),
+    (dict(reads=1), "3 would cost less, but cannot answer"), (dict(model="Llama-3-70B"), "Nothing here can answer"),
+    (dict(lookup=True, reads=1_000), "The passages' KV is kept"),
+])
+def test_the_verdict_has_three_lines(extreme, said):
+    verdict = figures.verdict(choose(**extreme))
+    assert said in verdict and verdict.count("\n") == 2
+
+
+@pytest.mark.parametrize("study, arguments", [(choose, {}), (choose, {"model": "Llama-3-70B"}), (poisoning.defend, {"labels": True}),
+                                              (forget, {})])
+def test_a_result_that_is_pasted_into_a_cell_is_one_line(study, arguments):
+    result = study(**arguments)
+    assert repr(result).startswith(type(result).__name__) and "\n" not in repr(result) and len(repr(result)) < 200

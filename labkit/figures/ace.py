@@ -10,7 +10,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 from matplotlib.transforms import Affine2D
 
 from labkit.ace_learners import WAYS
@@ -27,7 +27,7 @@ _HELD, _NEW = "#B3DCEF", "#F7DFB2"  # pale blue and pale orange, so that black t
 
 
 def draw_playbook_steps(fig, result: PlaybookSteps):
-    """The prompt of one task as text, once a rendering, coloured by what the cache held; below, the share of each prompt."""
+    """The prompt of one task as text, once a rendering, coloured by what the cache held; below, the share of each prompt so far."""
     top, bottom = fig.subfigures(2, 1, height_ratios=(2.6, 1))  # so that the labels below don't narrow the text above
     columns = {}
     for ax, name in zip(top.subplots(1, 2), RENDERINGS):
@@ -54,7 +54,8 @@ def draw_playbook_steps(fig, result: PlaybookSteps):
             new.set(y=kept, height=len(lines) - kept)
             text.set_paths([_outline(shorten(line)) for line, _ in lines])
             text.set_offsets([(0.008, row + 0.68) for row in range(len(lines))])
-            share[name].set_data(result.sizes[name].index, result.sizes[name]["hit"] / result.sizes[name]["prompt"])
+            sizes = result.sizes[name].loc[: result.step]  # what comes later is not told
+            share[name].set_data(sizes.index, sizes["hit"] / sizes["prompt"])
         here.set_xdata([result.step] * 2)
         blocks = [block for blocks, _ in columns.values() for block in blocks]
         return [*blocks, *(text for _, text in columns.values()), *share.values(), here]
@@ -91,7 +92,8 @@ def table_playbook_steps(result: PlaybookSteps) -> pd.DataFrame:
 def alt_playbook_steps(result: PlaybookSteps) -> str:
     """What the two columns of text show now."""
     said = "; ".join(f"{name}: the first {sum(held for _, held in lines)} of {len(lines)} lines" for name, lines in result.lines.items())
-    return f"The prompt of task {result.step} ({result.task}) in two renderings. From the cache, {said}. Before it: {'; '.join(result.changes)}."
+    before = f"Before it: {'; '.join(result.changes) or 'no change'}." if result.step > 1 else "It is the first prompt."
+    return f"The prompt of task {result.step} ({result.task}) in two renderings. From the cache, {said}. {before}"
 
 
 # -- serving -------------------------------------------------------------------------------------------------------
@@ -115,6 +117,7 @@ def draw_playbook_cost(fig, result: PlaybookCost):
     ends = [time.text(0, row, "", va="center", fontweight="bold") for row in rows]
     time.set(ylim=(2.45, -0.85), xlabel="GPU time of 300 tasks (s)", yticks=[])
     time.grid(axis="y", visible=False)
+    time.xaxis.set_major_locator(MaxNLocator(5))
     style.human_axis(time.xaxis)
     causes = [Patch(label=_CAUSES[part], **style.area(i + 3)) for i, part in enumerate(PARTS)]
     fig.legend(handles=[*stack.handles, *causes], loc="outside upper left", ncols=4, columnspacing=1.5, handlelength=2.5)
@@ -168,6 +171,7 @@ _WAYS = {"none": "no adaptation", "append": "append and refine (ACE)", "rewrite"
 def draw_learning(fig, result: Learning):
     """Left: accuracy over tasks, of one way its band and its first world.  Right: lessons held at the end, right and wrong."""
     curve, held = fig.subplots(1, 2, width_ratios=(1.7, 1))
+    fig.get_layout_engine().set(wspace=0.06)  # the last number of one axis is not the first of the next
     band = curve.fill_between([0, 1], 0, 0, color=style.GREY, alpha=0.25, linewidth=0, label="80 % of the worlds, way looked at")
     (one,) = curve.plot([], [], color=style.GREY, linewidth=1.2, label="one world alone")
     lines = {way: curve.plot([], [], label=label, **style.line(i) | {"marker": ""})[0] for i, (way, label) in enumerate(_WAYS.items())}
@@ -175,8 +179,8 @@ def draw_learning(fig, result: Learning):
     curve.set(ylim=(0.45, 0.95), xlabel="task (before 0: training)", ylabel="accuracy")
     curve.yaxis.set_major_formatter(PercentFormatter(1))
     rows = np.arange(len(WAYS))
-    right = held.barh(rows, 0, 0.42, label="right lessons", **style.area(2))
-    wrong = held.barh(rows, 0, 0.42, label="wrong lessons", **style.area(3))
+    right = held.barh(rows, 0, 0.42, label="right lessons", **style.area(5))
+    wrong = held.barh(rows, 0, 0.42, label="wrong lessons", **style.area(6))
     for row, label in enumerate(_WAYS.values()):
         held.text(0.01, row - 0.3, label, transform=held.get_yaxis_transform(), va="bottom")
     ends = [held.text(0, row, "", va="center", fontweight="bold") for row in rows]
@@ -211,8 +215,8 @@ def table_learning(result: Learning) -> pd.DataFrame:
     columns = {"accuracy": "accuracy", "tokens": "tokens", "lessons": "right", "wrong": "wrong", "gpu_seconds": "GPU s"}
     frame = result.end[list(columns)].rename(columns=columns).astype(object)
     frame.index = [_WAYS[way] for way in frame.index]
-    for name, column in (("10 %", "low"), ("90 %", "high")):  # percentiles over the worlds
-        frame.loc[f"way looked at, {name}"] = [result.end.loc[result.way, column], *[""] * 4]
+    for name, column in (("10 %", "low"), ("90 %", "high")):
+        frame.loc[f"way looked at: {name} of the worlds below"] = [result.end.loc[result.way, column], *[""] * 4]
     frame.loc["collapses of a rewriter"] = [f"{result.end.loc['rewrite', 'collapses']:.1f}", *[""] * 4]
     frame.attrs["format"] = {"accuracy": "{:.1%}", "tokens": "{:,.0f}", "right": "{:.0f}", "wrong": "{:.0f}", "GPU s": "{:,.0f}"}
     return frame
@@ -220,8 +224,11 @@ def table_learning(result: Learning) -> pd.DataFrame:
 
 def alt_learning(result: Learning) -> str:
     """What the curves show now."""
-    ends = "; ".join(f"{_WAYS[way]} {value:.1%}" for way, value in result.end["accuracy"].items())
-    return f"Accuracy over tasks ({result.arm}, feedback right in {result.reliability:.0%}). At the end: {ends}."
+    ends = "; ".join(f"{_WAYS[way]} {row['accuracy']:.1%}, {row['lessons']:.0f} right lessons and {row['wrong']:.0f} wrong"
+                     for way, row in result.end.iterrows())
+    low, high = result.end.loc[result.way, ["low", "high"]]
+    return (f"Accuracy over tasks ({result.arm}, feedback right in {result.reliability:.0%}). At the end: {ends}. "
+            f"The band is that of {_WAYS[result.way]}: {low:.1%} to {high:.1%} at the end.")
 
 
 # -- where rewriting catches up ------------------------------------------------------------------------------------
@@ -272,5 +279,5 @@ def alt_catching_up(result: CatchingUp) -> str:
     """What the curves show now."""
     worst, best = 100 * result.sweep["gap"].iloc[[0, -1]]
     often = COLLAPSES.get(result.collapse, f"{result.collapse:.3g} a rewrite")
-    return (f"As a rewrite loses fewer lessons, from 10 % to none, its gap to appending shrinks from {worst:+.1f} to {best:+.1f} points "
-            f"(collapses: {often}; feedback right in {result.reliability:.0%}).")
+    return (f"As a rewrite loses fewer lessons, from 10 % to none, rewriting - appending goes from {worst:+.1f} to {best:+.1f} points "
+            f"(collapses: {often}; feedback right in {result.reliability:.0%}; no adaptation: {result.base:.1%}).")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from labkit.choosing import READS, Choice
+from labkit.choosing import READS, Choice, dearer, nature, ruled_out, runner_up, what_decided
 from labkit.controls import human
 from labkit.figures import style
 from labkit.figures.kv_cost import nice_limit
@@ -70,17 +70,23 @@ def draw_choice(fig, result: Choice):
 
 
 def verdict(result: Choice) -> str:
-    """The cheapest that can answer, its price, and why, in a line or two."""
-    if result.best is None:
-        return "Nothing here can answer: see the reasons in the table."
-    row = result.table.loc[result.best]
-    return f"{result.best}: {row['query']:.3g} GPU s a query.\n{row['reason'].removeprefix('cheapest: ').capitalize()}."
+    """Three lines: the cheapest that can answer and the next one; what its query pays for; who costs less but cannot answer."""
+    table, best = result.table, result.best
+    if best is None:
+        return "Nothing here can answer: the table says why.\n\n"
+    second, own = runner_up(table), nature(table, best, result.workload)
+    out = sum(map(len, ruled_out(table).values()))
+    price = f"{best}: {table.at[best, 'query']:.3g} GPU s a query"
+    if second is None:
+        return f"{price}. Nothing else can answer.\n{own[0].upper()}{own[1:]}.\nWhy the others cannot: see the table."
+    less = f"{out} would cost less, but cannot answer: see the table." if out else "Nothing costs less."
+    return f"{price}; next: {second}, {dearer(table, second, best)}.\n{own[0].upper()}{own[1:]}.\n{less}"
 
 
 def table_choice(result: Choice) -> pd.DataFrame:
     """A row a memory: GPU seconds of a query, why (not) this one, GPU s to read, of a write; GB a user, accuracy, GPUs for all queries."""
-    t = result.table
-    why = t["reason"].where(~t["cheapest"], "CHEAPEST")  # its reason stands above the picture
+    t = result.table.replace(np.inf, np.nan)  # a dash where it does not fit
+    why = t["reason"].where(~t["cheapest"], "CHEAPEST")  # why stands above the picture
     frame = pd.DataFrame({"GPU s a query": t["query"], "why": why, "to read": t["read"], "a write": t["write"], "GB a user": t["kv_gb"],
                           "right": t["accuracy"], "GPUs": t["gpus"]})
     frame.attrs["format"] = {"GPU s a query": "{:,.3f}", "to read": "{:,.3f}", "a write": "{:,.1f}", "GB a user": "{:,.3f}",
@@ -89,9 +95,12 @@ def table_choice(result: Choice) -> pd.DataFrame:
 
 
 def alt_choice(result: Choice) -> str:
-    """The verdict, and the price of every memory."""
-    prices = "; ".join(f"{name} {row['query']:.3g}{'' if row['can'] else ' (cannot answer)'}" for name, row in result.table.iterrows())
-    return f"{verdict(result)} GPU seconds a query at {human(result.workload.reads)} reads a write: {prices}."
+    """The reason of the cheapest, and the price of every memory."""
+    prices = "; ".join(f"{name} {row['query']:.3g}{'' if row['can'] else ' (cannot answer)'}" if np.isfinite(row["query"]) else
+                       f"{name} does not fit" for name, row in result.table.iterrows())
+    table, best = result.table, result.best
+    why = f"{best}, {table.at[best, 'reason']}" if best else what_decided(table).capitalize()
+    return f"{why}. GPU seconds a query at {human(result.workload.reads)} reads a write: {prices}."
 
 
 # -- panel 2: poisoning ------------------------------------------------------------------------------------------------
@@ -102,9 +111,9 @@ _ROWS = ("no defence", *(f"{name} alone" for name in DEFENCES), "all four", "as 
 def draw_defended(fig, result: Defended):
     """Left: tasks harmed so far.  Right: for each set of defences harm, honest lessons still of use, tokens, what the user reads."""
     time, harm, honest, tokens, user = fig.subplots(1, 5, width_ratios=(2.1, 1, 1, 1, 1))
-    (none,) = time.plot([], [], label="no defence", **style.line(3) | {"marker": ""})
     (chosen,) = time.plot([], [], label="as chosen", **style.line(0) | {"marker": ""})
-    (once,) = time.plot([], [], label="by the pages themselves, not by memory", color=style.BLACK, linestyle=":")
+    (none,) = time.plot([], [], label="no defence", color=style.BLACK, linestyle="--")  # above the chosen one, where both agree
+    (once,) = time.plot([], [], label="by the pages themselves, not by memory", color=style.GREY, linestyle=":")
     time.set(xlim=(0, result.none.settings.tasks), ylim=(0, 70), xlabel="task", ylabel="tasks harmed so far (mean)")
     rows = np.arange(len(_ROWS))
     columns = (("harm", harm, "tasks\nharmed", 3), ("in_use", honest, "honest lessons\nof use", 2), ("tokens", tokens, "tokens\nadded", 1),
@@ -128,7 +137,7 @@ def draw_defended(fig, result: Defended):
             ax.xaxis.set_major_locator(FixedLocator([0, limit]))
             for bar, value in zip(bars[name], result.alone[name]):
                 bar.set(width=value, visible=value > 0)
-        return [none, chosen, once, *(bar for some in bars.values() for bar in some)]
+        return [chosen, none, once, *(bar for some in bars.values() for bar in some)]
 
     return update
 
@@ -196,8 +205,8 @@ def table_forgetting(result: Forgetting) -> pd.DataFrame:
     frame["removed by"] = result.traces["removed_by"].map(_STEPS)
     for name, row in result.others.iterrows():
         frame.loc[f"cartridge: other facts, {name}"] = [row["before"], row["after"], np.nan, ""]
-    frame.loc["places with a trace"] = [(result.traces["before"] > 0).sum(), (result.traces["after"] > 0).sum(),
-                                        (result.traces["later"] > 0).sum(), ""]
+    frame = frame.astype(object)
+    frame.loc["places with a trace"] = [*(str((result.traces[name] > 0).sum()) for name in ("before", "after", "later")), ""]
     frame.loc["GPU seconds"] = [np.nan, result.bill.sum(), np.nan, ""]
     frame.attrs["format"] = dict.fromkeys(frame.columns[:3], "{:,.2f}")
     return frame
