@@ -120,6 +120,8 @@ def as_bytes(tokens, name):
         If it is no sequence, or something in it is not a whole number within int64 (floats,
         strings and booleans are refused, whole or not).
     """
+    if isinstance(tokens, tuple) and not tokens:  # a request without an answer
+        return b""
     if isinstance(tokens, np.ndarray) and tokens.dtype.kind in "iu":
         if tokens.ndim != 1:
             raise ValueError(f"{name}: must be one sequence of tokens; got {tokens.ndim} dimensions")

@@ -178,7 +178,7 @@ class Panel:
         """
         if self._predict is None:
             raise ValueError("this panel asks for no prediction")
-        guess = read_number(guess)
+        guess = read_number(guess, in_percent="(%)" in self._predict.question)
         at = {name: control.default for name, control in self.controls.items()} | (self._predict.at or {})
         truth = float(self._predict.truth(self._last(self._simulate(**at))))
         self._guess, self._truth = guess, truth  # both or, where the truth fails, neither

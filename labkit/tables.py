@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
+import unicodedata
 
 import numpy as np
 import pandas as pd
@@ -50,13 +51,13 @@ def number_text(value) -> str:
     return f"{value:,.{max(digits, 0)}f}" if abs(value) >= 1e-3 else f"{value:.3g}"
 
 
-def read_number(text) -> float:
-    """A number as people write it: "12", "1,500", "1.5k", "40 %"."""
-    match = _NUMBER.fullmatch(str(text).replace("−", "-").strip())
+def read_number(text, in_percent=False) -> float:
+    """A number as people write it: "12", "1,500", "1.5k", "４０ %" (0.4, or 40 where per cent are asked for)."""
+    match = _NUMBER.fullmatch(unicodedata.normalize("NFKC", str(text)).replace("−", "-").strip())
     if match is None or isinstance(text, bool):
         raise ValueError(f"{text!r} is not a number; write one such as 12, 1.5k or 40 %")
     digits = match["comma"].replace(",", ".") if match["comma"] else re.sub("[,_]", "", match["digits"])
-    scale = {"": 1, "x": 1, "%": 0.01, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}[match["scale"]]
+    scale = {"": 1, "x": 1, "%": 1 if in_percent else 0.01, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}[match["scale"]]
     value = float(f"{match['sign']}{digits}{match['exponent'] or ''}") * scale
     if not math.isfinite(value):
         raise ValueError(f"{text!r} is not a finite number")

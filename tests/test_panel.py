@@ -242,7 +242,17 @@ def test_the_prediction_box_survives_a_word(panel):
     field.value = "40 %"
     commit.click()
     assert "you predicted 0.4" in panel.text and not panel.screen.failed
-    field.value = "3"  # a second class predicts anew
+    panel = Panel(simulate, draw, table, slope=(1, 10, 2), predict=Prediction("last (%)?", lambda y: y[-1]))
+    panel.predict("４０ %")
+    assert "you predicted 40" in panel.text
+
+
+def test_a_second_class_predicts_anew():
+    panel = Panel(simulate, draw, table, slope=(1, 10, 2), predict=Prediction("last?", lambda y: y[-1]))
+    field, commit = panel.widget.children[1].children
+    field.value = "7"
+    commit.click()
+    field.value = "3"
     commit.click()
     assert "you predicted 3" in panel.text
 
