@@ -17,6 +17,8 @@ import notebooks  # noqa: E402
 NOTEBOOKS = sorted(notebooks.NOTEBOOKS.glob("*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
+WIDEST = 105  # characters of code that a screen of 1280 pixels shows
+
 # With these a correct notebook fails nbval, or an exception stays unseen.
 FORBIDDEN = ("interact", "interactive", "Output", "clear_output", "update_display")
 
@@ -79,6 +81,8 @@ def test_cells_are_short_and_hide_no_logic(path):
     cells = code_cells(path)
     assert len(cells) <= 24
     for cell in cells:
+        lines = cell.source.split("\n")
+        assert len(lines) <= 15 and max(map(len, lines)) <= WIDEST, f"cell {cell.id}"
         tree = ast.parse(cell.source)
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
