@@ -242,9 +242,9 @@ class Conversation:
         value = self.value_text(version)
         if key < N_KEYS:
             return KEYS[key].name, value, KEYS[key].fact, {"user": self._words.user}
-        relation = (key - N_KEYS) % 2
-        name, _, _, fact, _ = RELATIONS[relation]
-        return f"{value}: {name}", self._words.relation_value(self._person_number[version], relation), fact, {"p": value}
+        number = (key - N_KEYS) % 2
+        relation = RELATIONS[number]
+        return f"{value}: {relation.name}", self._words.relation_value(self._person_number[version], number), relation.fact, {"p": value}
 
     def _message_text(self, turn):
         kind, subject, by_user, words = self._kind[turn], self._subject[turn], turn % 2 == 0, self._words
@@ -253,7 +253,7 @@ class Conversation:
         if kind == STATEMENT:
             return words.statement(self.versions.key[subject], self.value_text(subject), by_user)
         if kind == PERSON_FACT:
-            person, sentence = self.value_text(subject), words.pick(RELATIONS[self._relation[turn]][2])
+            person, sentence = self.value_text(subject), words.pick(RELATIONS[self._relation[turn]].says)
             value = words.relation_value(self._person_number[subject], self._relation[turn])
             return sentence.format(p=person, v=value, a=article(value))
         if kind == TOPIC:
@@ -286,7 +286,7 @@ class Conversation:
         """The questions: kind, key, text and answer (the right value)."""
         rows = []
         for question, (kind, key, relation) in enumerate(zip(self.question_kind, self.question_key, self.question_relation)):
-            template = (KEYS[key].asks, KEYS[key].asks_before, RELATIONS[relation][4])[kind]
+            template = (KEYS[key].asks, KEYS[key].asks_before, RELATIONS[relation].asks)[kind]
             answering = int(np.flatnonzero(self.needs[1, question])[0])
             rows.append((QUESTION_KINDS[kind], KEYS[key].name, template.format(user=self._words.user, role=KEYS[key].name),
                          self.statements.value[answering]))

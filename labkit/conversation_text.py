@@ -6,7 +6,7 @@ uses is drawn from a generator of its own, so the text never touches the luck of
 """
 
 from dataclasses import dataclass
-
+from typing import NamedTuple
 
 TOWNS = tuple("""Lisbon Porto Ghent Graz Turin Lyon Bergen Tampere Aarhus Utrecht Leeds Cork Bristol Dundee Gdansk Brno
 Zagreb Split Patras Valencia Bilbao Seville Basel Geneva Malmo Uppsala Riga Tallinn Vilnius Ljubljana Boston Austin Denver
@@ -49,59 +49,73 @@ class Key:
     says: tuple  # the user states it
     confirms: str  # the other speaker states it
     fact: str  # as a memory, in the third person
-    asks: str
-    asks_before: str
     topic: str  # "we should talk about ..."
+    asks: str
+    asks_before: str = ""  # of what never changes
 
 
 CONSTANT_KEYS = (
     Key("birth month", MONTHS, ("I was born in {v}, by the way.", "My birthday is in {v}."), "Your birthday is in {v}, I wrote it down.",
-        "{user} was born in {v}", "In which month was {user} born?", "", "birthdays"),
+        "{user} was born in {v}", "birthdays", "In which month was {user} born?"),
     Key("allergy", ALLERGIES, ("I have to be careful, I am allergic to {v}.", "No {v} for me, I get a bad reaction."),
-        "Careful, you are allergic to {v}.", "{user} is allergic to {v}", "What is {user} allergic to?", "", "allergies"),
+        "Careful, you are allergic to {v}.", "{user} is allergic to {v}", "allergies", "What is {user} allergic to?"),
     Key("native language", LANGUAGES, ("We only spoke {v} at home when I was small.", "My first language is {v}."),
-        "I keep forgetting that you grew up speaking {v}.", "{user}'s native language is {v}", "What is {user}'s native language?", "", "learning to speak"),
+        "I keep forgetting that you grew up speaking {v}.", "{user}'s native language is {v}", "learning to speak", "What is {user}'s native language?"),
     Key("university", TOWNS, ("I studied in {v} back then.", "My university years were in {v}."), "You went to university in {v}, did you not?",
-        "{user} studied in {v}", "Where did {user} go to university?", "", "student days"),
+        "{user} studied in {v}", "student days", "Where did {user} go to university?"),
     Key("first pet", PETS, ("Our first dog was called {v}.", "When I was six we got a puppy, {v}."), "And that puppy you had was called {v}!",
-        "{user}'s first pet was {v}", "What was {user}'s first pet called?", "", "childhood pets"),
+        "{user}'s first pet was {v}", "childhood pets", "What was {user}'s first pet called?"),
     Key("middle name", FIRST_NAMES, ("My middle name is {v}, nobody uses it.", "On paper I am also {v}, my middle name."), "I saw your middle name is {v}.",
-        "{user}'s middle name is {v}", "What is {user}'s middle name?", "", "odd middle names"),
+        "{user}'s middle name is {v}", "odd middle names", "What is {user}'s middle name?"),
     Key("instrument", INSTRUMENTS, ("I played the {v} as a child.", "Seven years of lessons on the {v}, and I was still bad."),
-        "You once told me you learned the {v}.", "{user} learned the {v} as a child", "Which instrument did {user} learn as a child?", "", "music lessons"),
+        "You once told me you learned the {v}.", "{user} learned the {v} as a child", "music lessons", "Which instrument did {user} learn as a child?"),
     Key("birth town", TOWNS, ("I was born in {v}, a long time ago.", "{v} is where I was born."), "You were born in {v}, right?",
-        "{user} was born in the town of {v}", "In which town was {user} born?", "", "the places people come from"),
+        "{user} was born in the town of {v}", "the places people come from", "In which town was {user} born?"),
 )
 CHANGING_KEYS = (
     Key("city", TOWNS, ("I live in {v} now.", "Home is {v} these days."), "So you live in {v} now.",
-        "{user} lives in {v}", "Where does {user} live now?", "Where did {user} live before that?", "moving house"),
+        "{user} lives in {v}", "moving house", "Where does {user} live now?", "Where did {user} live before that?"),
     Key("job", JOBS, ("I work as {a} {v} now.", "These days I earn my living as {a} {v}."), "So you are {a} {v} now.",
-        "{user} works as {a} {v}", "What is {user}'s job now?", "What was {user}'s job before that?", "work"),
+        "{user} works as {a} {v}", "work", "What is {user}'s job now?", "What was {user}'s job before that?"),
     Key("hobby", HOBBIES, ("My weekends go into {v} at the moment.", "I am completely taken by {v} right now."), "You spend all your free time on {v}!",
-        "{user}'s hobby is {v}", "What is {user}'s hobby now?", "What was {user}'s hobby before that?", "hobbies"),
+        "{user}'s hobby is {v}", "hobbies", "What is {user}'s hobby now?", "What was {user}'s hobby before that?"),
     Key("car", CARS, ("I drive {a} {v} now.", "There is {a} {v} in front of the house, mine."), "Your {v} is parked outside, I saw it.",
-        "{user} drives {a} {v}", "Which car does {user} drive now?", "Which car did {user} drive before that?", "cars"),
+        "{user} drives {a} {v}", "cars", "Which car does {user} drive now?", "Which car did {user} drive before that?"),
     Key("restaurant", RESTAURANTS, ("My favourite place to eat is {v}.", "We always end up at {v} now."), "You always want to eat at {v}.",
-        "{user}'s favourite restaurant is {v}", "What is {user}'s favourite restaurant now?", "What was {user}'s favourite restaurant before that?", "eating out"),
+        "{user}'s favourite restaurant is {v}", "eating out", "What is {user}'s favourite restaurant now?", "What was {user}'s favourite restaurant before that?"),
     Key("dish", DISHES, ("If I could choose, {v} every day.", "My favourite dish is {v}."), "I know, your favourite is {v}.",
-        "{user}'s favourite dish is {v}", "What is {user}'s favourite dish now?", "What was {user}'s favourite dish before that?", "cooking"),
+        "{user}'s favourite dish is {v}", "cooking", "What is {user}'s favourite dish now?", "What was {user}'s favourite dish before that?"),
     Key("book", BOOKS, ("I am reading {v} at the moment.", "On my bedside table is {v}."), "You are still reading {v}, are you?",
-        "{user} is reading {v}", "Which book is {user} reading now?", "Which book did {user} read before that?", "books"),
+        "{user} is reading {v}", "books", "Which book is {user} reading now?", "Which book did {user} read before that?"),
     Key("evening class", LANGUAGES, ("My evening class is {v} now.", "Tuesdays I learn {v}."), "How is the {v} class you take?",
-        "{user} takes an evening class in {v}", "Which evening class does {user} take now?", "Which evening class did {user} take before that?", "evening classes"),
+        "{user} takes an evening class in {v}", "evening classes", "Which evening class does {user} take now?", "Which evening class did {user} take before that?"),
 )
 
 
 def _role(name):
     return Key(name, (), (f"{{v}} is my {name} now.", f"My {name} is {{v}}."), f"So {{v}} is your {name} now.", f"{{user}}'s {name} is {{v}}",
-               f"Who is {{user}}'s {name} now?", f"Who was {{user}}'s {name} before that?", "bosses" if name == "boss" else f"{name}s")
+               "bosses" if name == "boss" else f"{name}s", f"Who is {{user}}'s {name} now?", f"Who was {{user}}'s {name} before that?")
 
 
 ROLE_KEYS = tuple(_role(name) for name in ("partner", "best friend", "boss", "flatmate"))
 KEYS = CONSTANT_KEYS + CHANGING_KEYS + ROLE_KEYS
-RELATIONS = (  # what a new person brings along: name, values, as a message, as a memory, as a two-hop question
-    ("home town", TOWNS, ("{p} comes from {v}, by the way.", "{p} grew up in {v}, can you believe it?", "Oh, and {p} is from {v}."), "{p} comes from {v}", "Where does {user}'s {role} come from?"),
-    ("job", JOBS, ("{p} works as {a} {v}.", "{p} is {a} {v}, a good one they say.", "What {p} does? {p} is {a} {v}."), "{p} works as {a} {v}", "What is the job of {user}'s {role}?"),
+
+
+class Relation(NamedTuple):
+    """Something that a new person brings along."""
+
+    name: str
+    values: tuple
+    says: tuple  # either speaker states it
+    fact: str  # as a memory
+    asks: str  # as a two-hop question
+
+
+RELATIONS = (
+    Relation("home town", TOWNS, ("{p} comes from {v}, by the way.", "{p} grew up in {v}, can you believe it?", "Oh, and {p} is from {v}."),
+             "{p} comes from {v}", "Where does {user}'s {role} come from?"),
+    Relation("job", JOBS, ("{p} works as {a} {v}.", "{p} is {a} {v}, a good one they say.", "What {p} does? {p} is {a} {v}."),
+             "{p} works as {a} {v}", "What is the job of {user}'s {role}?"),
 )
 TOPIC_NOISE = (
     "Funny, everyone at the table was talking about {topic}.", "There was a long radio programme about {topic}.", "We could talk for hours about {topic}.",
@@ -123,7 +137,7 @@ SMALL_TALK = (
     "What a week, and it is only {day}.", "Sorry, the line is bad, say that again?", "I found a coin under the {thing}.", "You were right, as always.",
 )
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-THINGS = ("kettle", "lamp", "bicycle", "lift", "printer", "umbrella", "piano", "heater", "ladder", "clock", "tent", "mirror")
+THINGS = ("kettle", "lamp", "bicycle", "lift", "printer", "suitcase", "piano", "heater", "ladder", "clock", "tent", "mirror")
 
 
 def article(word):
@@ -151,7 +165,7 @@ class Wording:
         self.user, self.other = (str(name) for name in rng.choice(SPEAKERS, 2, replace=False))
         self._names = rng.permutation(len(FIRST_NAMES))
         self._orders = [rng.permutation(len(key.values)) for key in KEYS]
-        self._relation_orders = [rng.permutation(len(values)) for _, values, *_ in RELATIONS]
+        self._relation_orders = [rng.permutation(len(relation.values)) for relation in RELATIONS]
 
     def person(self, number):
         """Name of person `number`."""
@@ -165,7 +179,7 @@ class Wording:
 
     def relation_value(self, person, relation):
         """Home town (relation 0) or job (relation 1) of a person; may be shared by two people."""
-        words, order = RELATIONS[relation][1], self._relation_orders[relation]
+        words, order = RELATIONS[relation].values, self._relation_orders[relation]
         return words[order[person % len(words)]]
 
     def pick(self, templates):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from labkit.kv_cost import Roofline
-from labkit.mem0_studies import COUNT, MODEL, costs, scores
+from labkit.mem0_studies import COUNT, MODEL, costs, listed, scores
 from labkit.memory_systems import UPDATE_PROMPT, AddOnly, FullContext, Mem0, Mem0Graph, MemGptStyle, Rag, break_even_questions, length_study
 
 # -- panel 5: length ------------------------------------------------------------------------------------------------
@@ -24,6 +24,11 @@ class Lengths:
     table: pd.DataFrame
     measure: str
     kind: str
+
+    def __repr__(self):
+        first, last = self.table.index[[0, -1]]
+        ends = listed(self.table.loc[last], "{:.3f}" if self.measure == "accuracy" else "{:,.0f}")
+        return f"Lengths({self.measure}, {self.kind} questions, {first:,} to {last:,} turns; at {last:,}: {ends})"
 
 
 def lengths(kind="all", measure="accuracy", window=64_000, capacity="30 facts", rag_k=16, old_versions_compete=False) -> Lengths:
@@ -71,12 +76,17 @@ class Budget:
     curves : DataFrame, index questions, a column a system.  unit : "GPU seconds" or "tokens of prefill".  questions : as
     chosen.  table : a row a system: accuracy, once, a_question, total, kv_gb (GB of KV while answering), cheaper_from and
     cheaper_to (for how many questions it costs less than the full context), allowed (is its accuracy high enough?).
+    where : model and GPU.
     """
 
     curves: pd.DataFrame
     unit: str
     questions: int
     table: pd.DataFrame
+    where: str
+
+    def __repr__(self):
+        return f"Budget({self.questions:,} questions, {self.unit}: {listed(self.table.total, '{:,.1f}')})"
 
 
 READ_WRITE_SYSTEMS = {"full context": FullContext(), "RAG 128 x 16": Rag(128, 16), "MemGPT style": MemGptStyle(), "mem0": Mem0(),
@@ -96,7 +106,7 @@ def read_write_budget(questions=100, prefix_cached=False, unit="GPU seconds", at
     unit : one of `UNITS`.
     at_least : accuracy below which a system does not count as a choice.
     graph_calls : add the extra calls of mem0 graph's write path, which are an assumption.
-    model, gpu : names of `kv_cost`.
+    model, gpu : names of `kv_cost`; what does not fit into the memory of the GPU costs inf GPU seconds.
     """
     if unit not in UNITS:
         raise ValueError(f"unit={unit!r} is unknown; choose one of: {', '.join(UNITS)}")
@@ -108,15 +118,19 @@ def read_write_budget(questions=100, prefix_cached=False, unit="GPU seconds", at
         once, again = rows.write_prefill + kept + graph_calls * rows.extra_calls_assumed * UPDATE_PROMPT, rows.calls * rows.tokens
         again = rows.tokens - kept if prefix_cached else again
     table = pd.DataFrame({"accuracy": rows.accuracy, "once": once, "a_question": again, "total": once + questions * again, "kv_gb": price.kv_gb})
-    table[["cheaper_from", "cheaper_to"]] = [cheaper_range(row.once, row.a_question, *table.loc["full context", ["once", "a_question"]])
-                                             for row in table.itertuples()]
+    full = once["full context"], again["full context"]
+    table[["cheaper_from", "cheaper_to"]] = [cheaper_range(*own, *full) for own in zip(once, again)]
     table["allowed"] = table.accuracy >= at_least
     curves = pd.DataFrame(once.to_numpy() + np.outer(ASKED, again), index=ASKED, columns=table.index)
-    return Budget(curves, unit, questions, table)
+    return Budget(curves, unit, questions, table, f"{model} on one {gpu}")
 
 
 def cheaper_range(once, again, other_once, other_again):
     """Questions n with once + n x again < other_once + n x other_again, as (from, to); (inf, inf) if there are none."""
+    if not np.isfinite(once + again):
+        return np.inf, np.inf
+    if not np.isfinite(other_once + other_again):
+        return 0.0, np.inf
     if again < other_again:
         return break_even_questions(max(once - other_once, 0), other_again, again), np.inf
     if once < other_once:

@@ -70,6 +70,10 @@ class Step:
     unknown_ids: int
     write_calls: int
 
+    def __repr__(self):
+        asked = f"{self.question!r} is {'answered' if self.right else 'not answered'}" if self.question else "nothing to ask yet"
+        return f"Step({self.system}, after message {self.turn + 1}: {len(self.store)} memories, {self.write_calls} calls to write; {asked})"
+
 
 @cache
 def story(name):
@@ -88,7 +92,7 @@ def find_question(world, ask):
     kind, key, relation = ASKS[ask]
     wanted = (world.question_kind == QUESTION_KINDS.index(kind)) & (world.question_key == [k.name for k in KEYS].index(key))
     if relation:
-        wanted &= world.question_relation == [name for name, *_ in RELATIONS].index(relation)
+        wanted &= world.question_relation == [r.name for r in RELATIONS].index(relation)
     found = np.flatnonzero(wanted)
     return int(found[0]) if len(found) else None
 
@@ -160,8 +164,8 @@ def _dialogue(memory, turn, evidence):
 
 
 def _log(memory, turn):
-    facts = memory.conversation.statements
-    rows = [(at, operation, facts.key[told], facts.value[told], note) for at, operation, _, told, note in memory.operations if at <= turn]
+    key, value = (memory.conversation.statements[column].to_numpy() for column in ("key", "value"))
+    rows = [(at, operation, key[told], value[told], note) for at, operation, _, told, note in memory.operations if at <= turn]
     return pd.DataFrame(rows, columns=["turn", "operation", "key", "value", "note"])
 
 

@@ -54,6 +54,11 @@ def accuracy(results):
     return results.pivot(index="system", columns="kind", values="accuracy")[list(KINDS)].reindex(results.system.unique())
 
 
+def listed(numbers, digits="{:.3f}"):
+    """A Series in a line of text: "mem0 0.873, mem0 graph 0.873"."""
+    return ", ".join(f"{name} {digits.format(value)}" for name, value in numbers.items())
+
+
 # -- panel 2: six memories ------------------------------------------------------------------------------------------
 
 
@@ -70,6 +75,10 @@ class Comparison:
     accuracy: pd.DataFrame
     costs: pd.DataFrame
     questions: int
+
+    def __repr__(self):
+        shown = self.accuracy.iloc[:, 0]
+        return f"Comparison({self.questions:,} questions, {shown.name}: {listed(shown)})"
 
 
 SHOWN = {"current values": ["current"], "all kinds": list(KINDS)}
@@ -122,7 +131,7 @@ class RagStudy:
     grid : DataFrame, a row a (chunk, k): accuracy, tokens.  chunk, k : as chosen.  outcomes : DataFrame, a row a kind of
     question, columns right, stale (an old value was found), missing.  budget : accuracy by chunk size at chunk x k tokens.
     same_k : accuracy by chunk size at the chosen k.  paper : J / 100 by chunk size, a column each of k = 1 and 2.
-    graph : (tokens, accuracy) of mem0 graph.
+    graph : (tokens, accuracy) of mem0 graph.  kind : of question, in all but outcomes.  others : show the other chunk sizes too?
     """
 
     grid: pd.DataFrame
@@ -133,9 +142,15 @@ class RagStudy:
     same_k: pd.Series
     paper: pd.DataFrame
     graph: tuple[float, float]
+    kind: str
+    others: bool
+
+    def __repr__(self):
+        at = self.grid.loc[(self.chunk, self.k)]
+        return f"RagStudy({self.chunk} x {self.k}, {self.kind} questions: accuracy {at.accuracy:.3f}, {at.tokens:,.0f} tokens a question)"
 
 
-def rag_budget(chunk=512, k=4, kind="all") -> RagStudy:
+def rag_budget(chunk=512, k=4, kind="all", others=True) -> RagStudy:
     """RAG at `chunk` x `k` beside all other ways to spend as many tokens.
 
     Parameters
@@ -143,6 +158,7 @@ def rag_budget(chunk=512, k=4, kind="all") -> RagStudy:
     chunk : tokens, a power of two from 64 to 8,192.
     k : chunks read, a power of two up to 64.
     kind : of question, or "all".
+    others : False = a picture without the other chunk sizes, for those who want to predict them.
     """
     for name, value, allowed in (("chunk", chunk, CHUNKS), ("k", k, KS), ("kind", kind, KINDS)):
         if value not in allowed:
@@ -151,7 +167,7 @@ def rag_budget(chunk=512, k=4, kind="all") -> RagStudy:
     graph = _score(Mem0Graph(), COUNT).set_index("kind").loc[kind]
     budget = {size: grid.accuracy[size, chunk * k // size] for size in CHUNKS if chunk * k // size in KS}
     return RagStudy(grid, chunk, k, _outcomes(Rag(chunk, k), COUNT), pd.Series(budget), grid.accuracy.xs(k, level="k"), paper,
-                    (graph.tokens, graph.accuracy))
+                    (graph.tokens, graph.accuracy), kind, others)
 
 
 @lru_cache(maxsize=8)
@@ -194,6 +210,9 @@ class WriteErrors:
     at: dict[str, tuple[float, float]]
     full: tuple[float, float]
     together: pd.DataFrame
+
+    def __repr__(self):
+        return f"WriteErrors(alpha {self.full[0]:g}, all errors together: {listed(self.together['all'])})"
 
 
 ERRORS = {  # what is wrong -> setting of the system for a probability

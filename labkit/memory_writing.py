@@ -85,11 +85,14 @@ class Store(Memory):
                 self._replace(new, same_key, valid)
 
     def _replace(self, new, old, valid):
-        """A value that changed: the old memories of its key go, the new one comes."""
-        self._remove(new, old, valid, "contradicted")
-        if self.conversation.draws.odd_operation[new] < self.system.delete_only:
-            return
-        self._add(new, valid)
+        """A value that changed: the old memories of its key go, the new one comes, unless the model only deletes."""
+        forgotten = self._only_deletes(new)
+        self._remove(new, old, valid, "only deleted" if forgotten else "contradicted")
+        if not forgotten:
+            self._add(new, valid)
+
+    def _only_deletes(self, new):
+        return self.conversation.draws.odd_operation[new] < self.system.delete_only
 
     def _names_unknown(self, new):
         """Does the model name a memory that does not exist? Counted, the operation is skipped."""
@@ -152,10 +155,8 @@ class Mem0Memory(Store):
     """The store of mem0."""
 
     def _replace(self, new, old, valid):
-        if not self.system.update_in_place:
+        if not self.system.update_in_place or self._only_deletes(new):
             super()._replace(new, old, valid)
-        elif self.conversation.draws.odd_operation[new] < self.system.delete_only:
-            self._remove(new, old, valid, "contradicted")
         elif not self._names_unknown(new):
             self._update(new, old, valid)
 

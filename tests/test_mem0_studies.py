@@ -3,12 +3,16 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from labkit import mem0_paper, mem0_scale, mem0_store, mem0_studies, memory_systems
 from labkit.conversation import Conversation
+from labkit.figures import mem0 as figures
+from labkit.figures import mem0_store as store_figures
+from labkit.figures.canvas import Canvas
 from labkit.memory_systems import Mem0, Mem0Graph, Rag
 
 TINY = Path(__file__).parent / "data" / "locomo_tiny.json"
@@ -50,7 +54,8 @@ def test_failures_of_real_systems_show_in_the_store():
         return mem0_store.step_through(HATE, system, failure, messages, "favourite dish now")
 
     assert held("none", 4).right and held("none", 5).store.value.tolist() == ["anything but pizza", "Ghent"]
-    assert held("a contradiction only deletes", 5).store.empty
+    only_deleted = held("a contradiction only deletes", 5)
+    assert only_deleted.store.empty and only_deleted.log.note.tolist().count("only deleted") == 2
     assert held("said twice deletes", 3).store.value.tolist() == ["Lisbon"]
     unknown = held("an update names an unknown id", 5)
     assert unknown.unknown_ids == 2 and len(unknown.store) == 4
@@ -136,6 +141,76 @@ def test_graph_calls_cost_the_graph_alone():
     plain, counted = (mem0_scale.read_write_budget(graph_calls=calls).table.once for calls in (False, True))
     assert counted["mem0 graph"] > 2 * plain["mem0 graph"]
     assert counted.drop("mem0 graph").equals(plain.drop("mem0 graph"))
+
+
+def test_what_does_not_fit_on_the_gpu_is_never_and_always_cheaper():
+    assert mem0_scale.cheaper_range(1.0, np.inf, 0.0, 5.0) == (np.inf, np.inf)
+    assert mem0_scale.cheaper_range(1.0, 5.0, 0.0, np.inf) == (0.0, np.inf)
+    for cached in (False, True):
+        table = figures.table_budget(mem0_scale.read_write_budget(prefix_cached=cached, model="Llama-2-7B", gpu="L4"))
+        assert table["GPU s each"]["full context"] == "does not fit"
+        assert table["cheaper than full context"]["mem0"] == "always"
+
+
+# --- the pictures --------------------------------------------------------------------------------------------------
+
+
+def painted(draw, *results):
+    """The figure after these results, the newest last."""
+    canvas = Canvas(draw, results[0], (9.8, 4.6))
+    for result in results:
+        canvas.paint(result)
+    return canvas.figure
+
+
+def legend_of(figure):
+    return {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+
+
+def test_a_legend_lists_what_is_drawn():
+    few, all_kinds = mem0_studies.compare(conversations=2), mem0_studies.compare("all kinds", conversations=2)
+    costs = {"writing (once)", "reading (a question)"}
+    assert legend_of(painted(figures.draw_comparison, few)) == {"current"} | costs
+    assert legend_of(painted(figures.draw_comparison, few, all_kinds)) == {"current", "previous", "two-hop", "all questions"} | costs
+    assert legend_of(painted(figures.draw_comparison, all_kinds, few)) == {"current"} | costs
+
+
+def test_what_is_to_be_predicted_is_not_drawn_before():
+    rag = painted(figures.draw_rag, mem0_studies.rag_budget(others=False))
+    assert not {"chunks of 128", "lecture notes' RAG", "same budget as yours"} & legend_of(rag)
+    assert "0.87" not in figures.alt_rag(mem0_studies.rag_budget(others=False)) and "0.87" in figures.alt_rag(mem0_studies.rag_budget())
+    for alpha in (0.0, 0.4, 1.5):
+        result = mem0_studies.write_errors(alpha=alpha, conversations=2)
+        line = next(line for line in painted(figures.draw_write_errors, result).axes[1].lines if line.get_label() == "full context")
+        assert max(line.get_xdata()) == alpha and line.get_ydata()[-1] == result.full[1]
+
+
+@pytest.mark.parametrize(("low", "high", "words"), [
+    (0.0, np.inf, "always"), (np.inf, np.inf, "never"), (10.4, np.inf, "from 11 on"), (0.0, 10.5, "up to 10"), (0.0, 0.9, "never")])
+def test_cheaper_in_words(low, high, words):
+    assert figures.cheaper(low, high) == words
+
+
+def test_a_quick_text_stands_where_matplotlib_writes_it():
+    def ink(kind):
+        figure = Canvas(lambda fig, _: None, None, (3, 1)).figure
+        figure.add_artist(kind(0.2, 0.5, "Otto\nGent", va="center", transform=figure.transFigure, fontsize=12, color="red"))
+        figure.canvas.draw()
+        red = np.asarray(figure.canvas.buffer_rgba())[..., 1] < 128
+        rows, columns = np.nonzero(red)
+        return np.array([rows.min(), rows.max(), columns.min(), columns.max()]), red.sum()
+
+    (quick, quick_ink), (plain, plain_ink) = ink(store_figures.QuickText), ink(store_figures.Text)
+    assert abs(quick - plain).max() <= 6 and quick_ink == pytest.approx(plain_ink, rel=0.2)
+
+
+def test_a_result_is_told_in_a_line():
+    grown = mem0_scale.Lengths(pd.DataFrame({"mem0": [0.6, 0.5]}, index=[600, 4_800]), "accuracy", "all")
+    results = (mem0_store.step_through(), mem0_studies.compare(conversations=2), mem0_studies.rag_budget(),
+               mem0_studies.write_errors(conversations=2), grown, mem0_scale.read_write_budget())
+    for result in results:
+        said = repr(result)
+        assert said.startswith(type(result).__name__) and len(said) < 250 and "\n" not in said
 
 
 # --- the paper's tables --------------------------------------------------------------------------------------------
