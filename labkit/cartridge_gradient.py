@@ -6,12 +6,15 @@ Worth most, in this order: the teacher is reduced to 64 numbers a question; floa
 the softmax's denominator, not the softmax; one Adam over keys and values together. Matrix products take most of what is left.
 """
 
+import math
+
 import numpy as np
 
 from labkit.cartridge_world import BETA, DIM, READOUT
 
 BETA1, EPSILON = 0.9, 1e-8  # Adam
-ROWS = 256  # questions that the teacher reads at once: its buffers stay in the processor's cache
+ROWS = 256  # questions that the teacher reads at once, about: its buffers stay in the processor's cache
+SAFE = 40.0  # exp of no more than this, either way, has room in float32 for the products of a step
 
 
 class Reader:
@@ -25,12 +28,13 @@ class Reader:
         def buffer(columns):
             return np.empty((rows, columns), embeddings.dtype)
         self.embeddings, self.sharp = embeddings, READOUT * embeddings
+        self._keys = np.empty((size, DIM), embeddings.dtype)
         self._weights, self._out, self._logits, self._mean = buffer(size), buffer(DIM), buffer(len(embeddings)), buffer(DIM)
 
     def read(self, questions, keys, values):
         rows = len(questions)
         self.weights, self.out, self.mean, logits = self._weights[:rows], self._out[:rows], self._mean[:rows], self._logits[:rows]
-        np.matmul(questions, BETA * keys.T, out=self.weights)
+        np.matmul(questions, np.multiply(keys, BETA, out=self._keys).T, out=self.weights)
         _, self.weight_total = self._exponentials(self.weights)
         np.matmul(self.weights, values, out=self.out)
         self.out /= self.weight_total  # 64 divisions a question, not p; below 64, not V
@@ -41,9 +45,11 @@ class Reader:
         self.log_total = peak + np.log(total)
 
     def _exponentials(self, scores):
-        """exp(scores - row maximum) in place; returns maximum and sum of each row."""
-        peak = scores.max(axis=1, keepdims=True)
-        scores -= peak
+        """exp(scores - peak) in place; returns peak and sum of each row. The peak is the row's maximum, or 0 if that is safe."""
+        peak = 0
+        if max(scores.max(), -scores.min()) > SAFE:  # looking at the whole takes half the time of maximum and difference by row
+            peak = scores.max(axis=1, keepdims=True)
+            scores -= peak
         np.exp(scores, out=scores)
         return peak, _row_sums(scores)
 
@@ -94,7 +100,7 @@ class Adam:
     def __init__(self, cartridge, lr_keys, lr_values, beta2):
         self.x, self.beta2, self.count = cartridge, beta2, 0
         self.rates = np.array([lr_keys, lr_values], cartridge.dtype).reshape(2, 1, 1)
-        self.mean, self.square = np.zeros_like(cartridge), np.zeros_like(cartridge)
+        self.mean, self.square = np.zeros_like(cartridge), np.zeros_like(cartridge)  # before division by the sum of their weights
         self._term = np.empty_like(cartridge)
 
     def update(self, gradient, scale=1.0):
@@ -102,16 +108,16 @@ class Adam:
         self.count += 1
         term = self._term
         self.mean *= BETA1
-        self.mean += np.multiply(gradient, 1 - BETA1, out=term)
+        self.mean += gradient
         self.square *= self.beta2
-        np.multiply(gradient, gradient, out=term)
-        term *= 1 - self.beta2
-        self.square += term
-        np.divide(self.square, 1 - self.beta2**self.count, out=term)
-        np.sqrt(term, out=term)
-        term += EPSILON
+        self.square += np.multiply(gradient, gradient, out=term)
+        # (1 - beta) / (1 - beta^count) makes means of the sums, bias corrected
+        by_mean = (1 - BETA1) / (1 - BETA1**self.count)
+        by_root = math.sqrt((1 - self.beta2) / (1 - self.beta2**self.count))
+        np.sqrt(self.square, out=term)
+        term += EPSILON / by_root
         np.divide(self.mean, term, out=term)
-        term *= self.rates * (scale / (1 - BETA1**self.count))
+        term *= self.rates * (scale * by_mean / by_root)
         self.x -= term
 
 
@@ -122,18 +128,21 @@ class Teacher:
         self.keys, self.values = facts.keys.astype(embeddings.dtype), embeddings
         self.chunk = min(chunk, len(facts))
         # the document's last chunk may be shorter
-        self.readers = {size: FactReader(ROWS, size, embeddings) for size in {self.chunk, len(facts) % self.chunk} - {0}}
+        self.readers = {size: FactReader(ROWS * 3 // 2, size, embeddings) for size in {self.chunk, len(facts) % self.chunk} - {0}}
 
-    def teach(self, questions, asked):
-        """Targets (m, 64), mean value embeddings, and constants (m, 1), minus the entropies, so that the loss is the KL."""
-        targets, constants = np.empty_like(questions), np.empty((len(questions), 1), questions.dtype)
+    def teach(self, questions, asked, out=None):
+        """Targets (m, 64), mean value embeddings, and constants (m, 1), minus the entropies, so that the loss is the KL.
+
+        `out` : two arrays to be filled; new ones by default.
+        """
+        targets, constants = out or (np.empty_like(questions), np.empty((len(questions), 1), questions.dtype))
         chunks = asked // self.chunk
         for chunk in np.unique(chunks):
             rows = np.flatnonzero(chunks == chunk)
             part = slice(chunk * self.chunk, (chunk + 1) * self.chunk)
             keys, values = self.keys[part], self.values[part]
             reader = self.readers[len(keys)]
-            for some in np.split(rows, range(ROWS, len(rows), ROWS)):
+            for some in np.array_split(rows, max(1, round(len(rows) / ROWS))):
                 reader.read(questions[some], keys, values)
                 targets[some] = reader.mean
                 agreement = READOUT * np.einsum("ij,ij->i", reader.out, reader.mean)[:, None]
@@ -147,5 +156,8 @@ class AnswerKey:
     def __init__(self, facts, chunk, embeddings):
         self.values = embeddings
 
-    def teach(self, questions, asked):
-        return self.values[asked], np.zeros((len(questions), 1), questions.dtype)
+    def teach(self, questions, asked, out=None):
+        targets, constants = out or (np.empty_like(questions), np.empty((len(questions), 1), questions.dtype))
+        np.take(self.values, asked, axis=0, out=targets, mode="clip")  # another mode would buffer
+        constants[:] = 0
+        return targets, constants

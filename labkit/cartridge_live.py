@@ -6,7 +6,7 @@ presets, whose numbers must not be compared with those of the lecture setting.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 
 import numpy as np
 import pandas as pd
@@ -57,6 +57,11 @@ class Training:
         """Facts of the document for each row of the cartridge: how many times smaller the cache is."""
         return len(self.facts) / len(self.cartridge)
 
+    def __repr__(self):
+        return (f"Training({self.preset} preset, step {self.step} of {self.steps}: {len(self.cartridge)} rows for "
+                f"{len(self.facts):,} facts, {self.accuracy:.1%} of reworded questions right, "
+                f"{self.original:.1%} in the document's own wording)")
+
     @cached_property
     def by_part(self):
         """Accuracy for each quarter of the document, on one rewording of every fact, array (4,)."""
@@ -71,6 +76,15 @@ def _watch(facts, settings, seed) -> Iterator[Training]:
         curve.append((now.step, now.loss, now.accuracy, now.cartridge.attention(questions).max(axis=1).mean()))
         frame = pd.DataFrame(curve, columns=["step", "loss", "accuracy", "strongest"]).set_index("step")
         yield Training(now.step, now.steps, settings, facts, now.cartridge, frame)
+
+
+def last(training):
+    """A training that is watched, such as `train_live`, as a function that gives its last report: `last(train_live)(p=32)`."""
+    @wraps(training)
+    def run(*args, **settings):
+        *_, report = training(*args, **settings)
+        return report
+    return run
 
 
 def train_live(p=64, recipe="self-study", rephrasings=16, steps=300, noise=NOISE, kinds=0, seed=0) -> Iterator[Training]:
@@ -125,6 +139,11 @@ class Slots:
     shared: pd.DataFrame
     right: np.ndarray
 
+    def __repr__(self):
+        most = self.shared.max()
+        return (f"Slots({self.preset} preset, step {self.step} of {self.steps}: {len(self.shared)} slots for "
+                f"{len(self.right)} facts, {most['before']} facts in the fullest before, {most['after']} after)")
+
 
 def share_slots(p=64, recipe="self-study", steps=300, n=512, seed=0) -> Iterator[Slots]:
     """Train and watch which facts come to share a slot of the cartridge."""
@@ -156,6 +175,10 @@ class Composed:
     curves: pd.DataFrame
     accuracy: pd.Series
     attention: pd.DataFrame | None
+
+    def __repr__(self):
+        said = ", ".join(f"{method} {value:.1%}" for method, value in self.accuracy.items())
+        return f"Composed({self.preset} preset, step {self.step} of {self.steps}: {said})"
 
 
 def compose(p=64, preset="live, composable", steps=800, seed=0) -> Iterator[Composed]:
@@ -213,6 +236,10 @@ class BreakEven:
     curve: pd.DataFrame
     corpus: float
     cartridge: float
+
+    def __repr__(self):
+        head = f"BreakEven(corpus of {self.corpus:,.0f} tokens, cartridge of {self.cartridge:,.0f})"
+        return f"{head}\n{self.accounts.round(3).T.to_string()}"
 
 
 ACCOUNTS = ("L14: cached context, full GPU", "L11: prefill only")

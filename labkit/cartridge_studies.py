@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from labkit import reference
-from labkit.cartridge_training import INIT_STREAM, INITS, LECTURE, LIVE, fit, fit_many, train
+from labkit.cartridge_training import INIT_STREAM, INITS, LECTURE, LIVE, fit, fit_many
 from labkit.cartridge_world import (
     BASELINES, BETA, DIM, LINEAR, NOISE, Facts, accuracy, attention_share, concatenate, linear_memory, truncate)
 
@@ -74,10 +74,9 @@ def ablation(settings=LECTURE, seed=0) -> pd.DataFrame:
     Demonstration 2 of the lecture notes.
     """
     facts, rows = Facts.random(seed=seed), _Rows("ablation", seed)
-    lengths = [settings.steps // 3, settings.steps, settings.steps * 8 // 3]
-    for steps, cartridge in _after(facts, settings, lengths, seed):
-        rows.add("self-study", settings.size, accuracy(cartridge, facts), settings=replace(settings, steps=steps))
+    lengths = settings.steps // 3, settings.steps, settings.steps * 8 // 3
     rows.train({
+        "self-study": [replace(settings, steps=steps) for steps in lengths],
         "hard": [replace(settings, recipe="hard", size=size) for size in (settings.size, settings.size // 2)],
         "self-study, normal init": [replace(settings, init="normal")],
     }, facts)
@@ -92,9 +91,10 @@ def longer(settings=LECTURE, seed=0, n=4 * WINDOW, size=256) -> pd.DataFrame:
     facts, rows = Facts.random(n, seed), _Rows("longer", seed)
     rows.add("truncated", WINDOW, accuracy(truncate(facts, WINDOW), facts))
     chunked, whole = replace(settings, size=size, chunk=WINDOW), replace(settings, size=size, chunk=n)
-    for steps, cartridge in _after(facts, chunked, [settings.steps, 2 * settings.steps], seed):
-        rows.add("chunked teacher", size, accuracy(cartridge, facts), settings=replace(chunked, steps=steps))
-    rows.train({"whole-document teacher": [whole]}, facts)
+    rows.train({
+        "chunked teacher": [chunked, replace(chunked, steps=2 * settings.steps)],
+        "whole-document teacher": [whole],
+    }, facts)
     return rows.frame()
 
 
@@ -176,11 +176,3 @@ def stored_means(study, preset="lecture", measure="paraphrase") -> pd.Series:
         raise ValueError(f"nothing is stored for study {study!r}, preset {preset!r}, measure {measure!r}; "
                          f"there are {', '.join(f'{a} ({b})' for a, b in kept.itertuples(index=False))}")
     return rows.groupby(["method", "size", "steps"])["value"].mean()
-
-
-def _after(facts, settings, lengths, seed):
-    """(steps, cartridge) after each of several numbers of steps: on the way of one training where the rate is constant."""
-    if settings.schedule != "constant":
-        return [(steps, fit(facts, replace(settings, steps=steps), seed).cartridge) for steps in lengths]
-    run = train(facts, replace(settings, steps=max(lengths)), seed, every=lengths[0])
-    return [(progress.step, progress.cartridge) for progress in run if progress.step in lengths]

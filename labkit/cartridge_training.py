@@ -9,13 +9,13 @@ entropy are all that is kept of the teacher. Source: L14 4.3-4.5; Eyuboglu et al
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import tee
 
 import numpy as np
 
-from labkit.cartridge_gradient import Adam, AnswerKey, Student, Teacher
-from labkit.cartridge_world import DIM, Cache, accuracy, check_count, check_real, normalise, one_thread, pick
+from labkit.cartridge_gradient import ROWS, Adam, AnswerKey, Student, Teacher
+from labkit.cartridge_world import DIM, TEST_ROUNDS, Cache, accuracy, check_count, check_real, normalise, one_thread, pick
 
 TRAINING_STREAM, INIT_STREAM = 2, 3
 BLOCK = 2048  # questions drawn and taught at once, in whole batches
@@ -124,7 +124,12 @@ class TrainSettings:
     @property
     def lessons(self):
         """What decides the questions and what is taught about them."""
-        return self.recipe, self.steps, self.batch, self.rephrasings, self.chunk, self.kinds
+        return self.recipe, self.batch, self.rephrasings, self.chunk, self.kinds
+
+    @property
+    def way(self):
+        """These settings without their end: trainings that differ in steps only go the same way, unless the rate knows the end."""
+        return replace(self, steps=1) if self.schedule == "constant" else self
 
     def flops(self, vocabulary):
         """2 batch 64 (5 size + 2 vocabulary): floating-point operations of one step, without the teacher's."""
@@ -198,10 +203,10 @@ def train(facts, settings=LECTURE, seed=0, every=None, dtype=np.float32) -> Iter
     check_count("train: every", every, 1)
     run = _Training(facts, settings, seed, lessons(facts, settings, seed, dtype))
     run.first_loss()
-    yield run.report()
+    yield run.report(settings.steps)
     while run.step < settings.steps:
         run.advance(every)
-        yield run.report()
+        yield run.report(settings.steps)
 
 
 def fit(facts, settings=LECTURE, seed=0) -> Progress:
@@ -210,18 +215,24 @@ def fit(facts, settings=LECTURE, seed=0) -> Progress:
 
 
 def fit_many(facts, several, seed=0) -> list[Progress]:
-    """`fit` for each of several settings; those that differ in size, init or rates only hear the same teacher, once."""
+    """`fit` for each of several settings, with nothing done twice.
+
+    Those that differ in size, steps, init or rates only hear the same teacher, once. Those that differ in steps only, at a
+    constant rate, are one training with several ends.
+    """
     groups, results = {}, {}
-    for number, settings in enumerate(several):
-        groups.setdefault(settings.lessons, []).append(number)
-    for numbers in groups.values():
-        heard = tee(lessons(facts, several[numbers[0]], seed), len(numbers))
-        runs = [_Training(facts, several[number], seed, own) for number, own in zip(numbers, heard)]
-        while runs[0].step < runs[0].settings.steps:
-            for run in runs:  # side by side, so that no more than a block of lessons waits
-                run.advance(run.settings.block)
-        results |= {number: run.report() for number, run in zip(numbers, runs)}
-    return [results[number] for number in range(len(several))]
+    for settings in several:
+        groups.setdefault(settings.lessons, {}).setdefault(settings.way, set()).add(settings.steps)
+    for ways in groups.values():
+        first, ends = next(iter(ways)), set().union(*ways.values())
+        runs = [(way, _Training(facts, replace(way, steps=max(ways[way])), seed, heard))
+                for way, heard in zip(ways, tee(lessons(facts, first, seed), len(ways)))]
+        for stop in sorted(ends.union(range(0, max(ends), first.block))):
+            for way, run in runs:  # side by side, so that no more than a block of lessons waits
+                run.advance(stop - run.step)
+                if stop in ways[way]:
+                    results[way, stop] = run.report(stop)
+    return [results[settings.way, settings.steps] for settings in several]
 
 
 # -- a training under way
@@ -259,22 +270,26 @@ class _Training:
                 loss, gradient = self.student.gradient(self.cartridge, *self.batch)
                 self.adam.update(gradient, schedule(self.step, settings.steps))
                 self.losses.append(loss)
-                self.batch = next(self.lessons)
                 self.step += 1
+                if self.step < settings.steps:
+                    self.batch = next(self.lessons)
+                else:
+                    self.batch = self.lessons = None  # so that what longer trainings still hear is not kept for this one
 
-    def report(self):
-        """Where the training stands; FloatingPointError if it stands nowhere."""
+    def report(self, steps):
+        """Where the training of so many steps stands; FloatingPointError if it stands nowhere."""
         settings, cartridge = self.settings, Cache(*self.cartridge.copy())
         if not (np.isfinite(self.losses).all() and np.isfinite(self.cartridge).all()):
             raise FloatingPointError(
                 f"the training diverged before step {self.step}: numbers grew beyond all bounds. Lower the learning rates "
                 f"(lr_keys={settings.lr_keys:g}, lr_values={settings.lr_values:g})")
-        right = accuracy(cartridge, self.facts, rounds=4 if self.step == settings.steps else 1)
-        return Progress(self.step, settings.steps, cartridge, float(np.mean(self.losses)), right, settings.preset)
+        with np.errstate(over="ignore", invalid="ignore"):  # the last good report of a training that diverges
+            right = accuracy(cartridge, self.facts, rounds=TEST_ROUNDS if self.step == steps else 1)
+        return Progress(self.step, steps, cartridge, float(np.mean(self.losses)), right, settings.preset)
 
 
 def lessons(facts, settings, seed=0, dtype=np.float32):
-    """Endless batches (questions, targets, constants) for `Student.gradient`, drawn and taught for some steps at once."""
+    """Endless batches (questions, targets, constants) for `Student.gradient`."""
     check_count("seed", seed, 0)
     check_count("kinds (the document's questions have as many)", settings.kinds or 1, 1, facts.kinds)
     recipe, rng, embeddings = RECIPES[settings.recipe], np.random.default_rng([seed, TRAINING_STREAM]), facts.values.astype(dtype)
@@ -286,24 +301,32 @@ def lessons(facts, settings, seed=0, dtype=np.float32):
         return facts.keys[asked].astype(dtype)
 
     source = _fresh if settings.rephrasings is None else _pool
-    for block in source(len(facts), settings, recipe, rng, ask, teacher):
-        for start in range(0, settings.block * settings.batch, settings.batch):
-            yield tuple(part[start:start + settings.batch] for part in block)
+    return source(len(facts), settings, recipe, rng, ask, teacher, dtype)
 
 
-def _fresh(n, settings, recipe, rng, ask, teacher):
+def _parts(rows, size):
+    """Slices of `size` rows, the last perhaps shorter."""
+    return (slice(start, start + size) for start in range(0, rows, size))
+
+
+def _fresh(n, settings, recipe, rng, ask, teacher, dtype):
     """New questions all the time, about facts drawn with replacement."""
+    size = settings.block * settings.batch
+    questions, targets, constants = (np.empty((size, columns), dtype) for columns in (DIM, DIM, 1))  # used again and again
     while True:
-        asked = rng.integers(n, size=settings.block * settings.batch)
-        questions = ask(asked)
-        yield questions, *teacher.teach(questions, asked)
+        asked = rng.integers(n, size=size)
+        for part in _parts(size, ROWS):
+            questions[part] = ask(asked[part])
+        teacher.teach(questions, asked, out=(targets, constants))
+        for part in _parts(size, settings.batch):
+            yield questions[part].copy(), targets[part].copy(), constants[part].copy()
 
 
-def _pool(n, settings, recipe, rng, ask, teacher):
+def _pool(n, settings, recipe, rng, ask, teacher, dtype):
     """The same questions again and again, each time in a new order; each is taught when it first comes up."""
     asked = np.tile(np.arange(n), settings.rephrasings if recipe.reworded else 1)
     questions = ask(asked)
-    targets, constants = np.empty_like(questions), np.empty((len(questions), 1), questions.dtype)
+    targets, constants = (np.empty((len(asked), columns), dtype) for columns in (DIM, 1))
     taught, order = np.zeros(len(asked), bool), np.array([], int)
     while True:
         while len(order) < settings.block * settings.batch:
@@ -312,4 +335,6 @@ def _pool(n, settings, recipe, rng, ask, teacher):
         new = np.unique(now[~taught[now]])
         targets[new], constants[new] = teacher.teach(questions[new], asked[new])
         taught[new] = True
-        yield questions[now], targets[now], constants[now]
+        for part in _parts(len(now), settings.batch):
+            rows = now[part]
+            yield questions[rows], targets[rows], constants[rows]

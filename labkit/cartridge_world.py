@@ -68,6 +68,9 @@ class Facts:
     def __len__(self):
         return len(self.keys)
 
+    def __repr__(self):
+        return f"Facts({len(self):,} facts, noise={self.noise:g}, kinds={self.kinds}, seed={self.seed})"
+
     def __getitem__(self, part):
         """The facts of a slice, as a document of its own: `facts[:512]`."""
         return replace(self, keys=self.keys[part], values=self.values[part])
@@ -96,7 +99,8 @@ class Facts:
             noise = ((noise * self._kind_masks[which]) @ self._directions.T).astype(dtype)
         noise *= self.noise
         noise += self.keys.astype(dtype)[asked]
-        return normalise(noise)
+        noise /= lengths(noise)
+        return noise
 
     @cached_property
     def _directions(self):
@@ -131,6 +135,9 @@ class Cache:
 
     def __len__(self):
         return len(self.keys)
+
+    def __repr__(self):
+        return f"Cache({len(self):,} rows)"
 
     def attention(self, questions):
         """softmax(20 q . K^T): shares (m, p), each row 1 in sum."""
@@ -170,11 +177,12 @@ def accuracy(memory, facts, paraphrase=True, rounds=TEST_ROUNDS):
     """
     check_count("accuracy: rounds", rounds, 1, TEST_ROUNDS)
     questions, asked = facts.test if paraphrase else (facts.keys, np.arange(len(facts)))
-    questions, asked = questions[:rounds * len(facts)], asked[:rounds * len(facts)]
-    right = 0
-    for start in range(0, len(questions), 512):  # so that the logits stay small
-        some = slice(start, start + 512)
-        right += np.sum((memory.read(questions[some]) @ facts.values.T).argmax(axis=1) == asked[some])
+    questions, asked = questions[:rounds * len(facts)].astype(np.float32), asked[:rounds * len(facts)]
+    values, logits, right = facts.values.astype(np.float32), np.empty((128, len(facts)), np.float32), 0
+    for start in range(0, len(questions), 128):  # so that the logits stay small
+        out = memory.read(questions[start:start + 128]).astype(np.float32)
+        best = np.matmul(out, values.T, out=logits[:len(out)]).argmax(axis=1)
+        right += np.sum(best == asked[start:start + 128])
     return float(right / len(questions))
 
 
@@ -256,9 +264,14 @@ BASELINES = {
 # -- checks
 
 
+def lengths(rows):
+    """Length of each row, (..., 1)."""
+    return np.sqrt(np.einsum("...i,...i->...", rows, rows))[..., None]
+
+
 def normalise(rows):
     """Rows divided by their length."""
-    return rows / np.sqrt(np.einsum("...i,...i->...", rows, rows))[..., None]
+    return rows / lengths(rows)
 
 
 def pick(table, name, what):

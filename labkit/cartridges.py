@@ -12,7 +12,7 @@
 """
 
 from labkit.cartridge_live import (
-    BreakEven, Composed, Slots, Training, break_even, compose, initialise, read_longer, share_slots, train_live)
+    BreakEven, Composed, Slots, Training, break_even, compose, initialise, last, read_longer, share_slots, train_live)
 from labkit.cartridge_studies import (
     COLUMNS, DEMOS, SIZES, WINDOW, ablation, composition, frontier, key_norms, logit_sizes, longer, question_kinds, stored_means,
     stored_results, synthetic_questions)
@@ -23,8 +23,9 @@ from labkit.cartridge_world import (
     linear_memory, merge, slot_of, truncate)
 
 __all__ = [
-    "BASELINES", "BETA", "COLUMNS", "COMPOSABLE", "DEMOS", "DIM", "INITS", "LECTURE", "LINEAR", "LIVE", "NOISE",
-    "PRESETS", "READOUT", "RECIPES", "SCHEDULES", "SIZES", "WINDOW", "BreakEven", "Cache", "Composed", "Facts", "LinearMemory",
+    "BASELINES", "BETA", "COLUMNS", "COMPOSABLE", "DEMOS", "DIM", "INITS", "LECTURE", "LINEAR", "LIVE", "NOISE", "PRESETS",
+    "READOUT", "RECIPES", "SCHEDULES", "SIZES", "WINDOW", "BreakEven", "Cache", "Composed", "Facts", "LinearMemory",
     "Progress", "Slots", "TrainSettings", "Training", "ablation", "accuracy", "attention_share", "break_even", "compose",
-    "composition", "concatenate", "drop", "fit", "fit_many", "frontier", "initialise", "key_norms", "linear_memory", "logit_sizes", "longer",
-    "merge", "question_kinds", "read_longer", "share_slots", "slot_of", "stored_means", "stored_results", "synthetic_questions", "train", "train_live", "truncate"]
+    "composition", "concatenate", "drop", "fit", "fit_many", "frontier", "initialise", "key_norms", "last", "linear_memory",
+    "logit_sizes", "longer", "merge", "question_kinds", "read_longer", "share_slots", "slot_of", "stored_means",
+    "stored_results", "synthetic_questions", "train", "train_live", "truncate"]

@@ -87,6 +87,20 @@ def test_the_teacher_of_a_chunk_is_the_model_with_that_chunk_in_its_cache():
         assert constants[row, 0] == pytest.approx((told * np.log(told)).sum(), abs=1e-12)
 
 
+@pytest.mark.parametrize("length", [0.01, 1, 1.9, 2.1, 30, 1_000])  # around 2, scores of the keys pass what exp takes as it is
+def test_the_row_maximum_is_subtracted_where_exp_needs_it(length):
+    facts, own = lab.Facts.random(40, seed=1), lab.TrainSettings(size=9, batch=30, recipe="hard")
+    batch, asked = first_batch(facts, own)
+    cartridge = np.stack([length * facts.keys[:9], length * facts.values[:9]])
+    loss, gradient = Student(30, 9, facts.values).gradient(cartridge, *batch)
+    if length <= 30:  # beyond, the plain loss is an infinity
+        assert loss == pytest.approx(plain_loss(*cartridge, batch[0], asked, facts, "hard", 512), rel=1e-9)
+    short, slope = Student(30, 9, facts.values.astype(np.float32)).gradient(
+        cartridge.astype(np.float32), *(part.astype(np.float32) for part in batch))
+    assert np.isfinite(slope).all() and short == pytest.approx(loss, rel=1e-3)
+    assert slope == pytest.approx(gradient, rel=1e-2, abs=1e-2 * abs(gradient).max())
+
+
 def test_adam_against_its_formula():
     rng = np.random.default_rng(0)
     x = start = rng.standard_normal((2, 3, 64))
@@ -114,6 +128,8 @@ def test_world():
     assert (again.keys == facts.keys).all() and (again.test[0] == questions).all()
     assert (lab.Facts.random(seed=1).keys != facts.keys).all()
     assert (facts[100:200].values == facts.values[100:200]).all() and len(facts[100:200]) == 100
+    memory = lab.linear_memory(facts)  # in float64 and at once instead of float32 and in parts
+    assert lab.accuracy(memory, facts) == np.mean((memory.read(questions) @ facts.values.T).argmax(axis=1) == asked)
 
 
 def test_caches():
@@ -166,6 +182,39 @@ def test_training_is_a_function_of_its_seed_and_not_of_its_reports():
     runs.append(lab.fit_many(facts, [replace(own, size=16), own, replace(own, recipe="hard")], seed=3)[1].cartridge)
     assert all((run.keys == runs[0].keys).all() and (run.values == runs[0].values).all() for run in runs)
     assert (lab.fit(facts, own, seed=4).cartridge.keys != runs[0].keys).any()
+
+
+def test_trainings_that_differ_in_steps_only_are_one_with_several_ends():
+    facts, own = lab.Facts.random(64, seed=1), replace(lab.LECTURE, size=8, batch=32)
+    for preset in (own, replace(lab.LIVE, size=8, batch=32)):  # of the second, each has its own rates
+        several = [replace(preset, steps=70), replace(preset, steps=5), replace(preset, steps=64, init="normal"), replace(preset, steps=5)]
+        together = lab.fit_many(facts, several, seed=2)
+        for settings, result in zip(several, together):
+            alone = lab.fit(facts, settings, seed=2)
+            assert (result.step, result.steps, result.loss, result.accuracy) == (settings.steps, settings.steps, alone.loss, alone.accuracy)
+            assert (result.cartridge.keys == alone.cartridge.keys).all() and (result.cartridge.values == alone.cartridge.values).all()
+
+
+def test_batches_stay_as_they_are():
+    """The buffers behind them are used again."""
+    facts = lab.Facts.random(50)
+    for rephrasings in (None, 2):
+        source = lessons(facts, lab.TrainSettings(batch=512, rephrasings=rephrasings))
+        first = next(source)
+        before = [part.copy() for part in first]
+        for _ in range(9):
+            next(source)
+        assert all((part == was).all() for part, was in zip(first, before))
+
+
+def test_results_say_in_a_line_what_they_are():
+    facts = lab.Facts.random(64)
+    assert repr(facts) == "Facts(64 facts, noise=0.0375, kinds=1, seed=0)" and repr(lab.truncate(facts, 7)) == "Cache(7 rows)"
+    for watched, name in ((lab.train_live, "Training"), (lab.share_slots, "Slots")):
+        report = lab.last(watched)(p=8, steps=2)
+        assert repr(report).startswith(f"{name}(live preset, step 2 of 2: 8 ") and len(repr(report)) < 200
+    assert repr(lab.last(lab.compose)(p=8, steps=1)).startswith("Composed(live, composable preset, step 3 of 3: truncated 1.6%, A only")
+    assert "8878.6" in repr(lab.break_even())
 
 
 def test_reports():

@@ -168,7 +168,7 @@ def alt_break_even(result: BreakEven) -> str:
     """Both accounts in words."""
     said = "; ".join(f"{row.Index}: {_queries(row)}, {row.users_without:,} users without and {row.users_with:,} with"
                      for row in result.accounts.itertuples())
-    return f"Falling curves over the size of the corpus. At {human(result.corpus)} tokens, {said}."
+    return f"Curves of the queries to break even over the size of the corpus. At {human(result.corpus)} tokens, {said}."
 
 
 def _queries(row):

@@ -16,7 +16,8 @@ from labkit.figures.kv_cost import nice_limit
 
 _DARK = "#555555"
 # live frontier: method -> line number
-_FRONTIER = {"self-study": 0, "memorise": 3, "truncation": 6, "merging": 4, "dropping": 5}
+_FRONTIER = {"self-study": 0, "truncation": 6, "merging": 4, "dropping": 5}
+_MEMORISE = 3
 # lecture setting: (title, study, {label: (method, size, steps)})
 _DEMOS = (
     ("2 · ablation, p=64", "ablation", {
@@ -73,33 +74,38 @@ def named_bars(ax, names, i=0):
 
 
 def draw_training(fig, result: Training):
-    """Above, live preset: accuracy while it trains, and its place on the frontier.  Below: the lecture setting's stored results."""
+    """Above, live preset: accuracy while it trains, and its place on the frontier.  Below: the lecture setting's stored results.
+
+    What memorising reaches appears when one memorises: before, the panel asks for a prediction of it.
+    """
     live, lecture = fig.subfigures(2, 1, height_ratios=(1.5, 1))
     curve, frontier = live.subplots(1, 2, width_ratios=(1, 1.5))
     (grown,) = curve.plot([], [], color=style.BLACK)
     curve_axes(curve)
-    _draw_frontier(frontier)
+    memorised = _draw_frontier(frontier)
     (own,) = frontier.plot([], [], linestyle="none", marker="o", markersize=12, color=style.BLACK, label="yours, reworded")
     (original,) = frontier.plot([], [], linestyle="none", marker="o", markersize=15, markeredgewidth=2, markerfacecolor="none",
                                 color=style.BLACK, label="yours, own wording")
     handles, labels = frontier.get_legend_handles_labels()
     live.legend(handles[-2:] + handles[:-2], labels[-2:] + labels[:-2], loc="outside upper left", ncols=4, columnspacing=1.2,
                 handlelength=2.2)
-    _draw_lecture_setting(lecture)
+    memorised += _draw_lecture_setting(lecture)
 
     def update(result):
+        for artist in memorised:
+            artist.set_visible(result.settings.recipe == "memorise")
         steps_limit(curve, result.steps)
         grown.set_data(result.curve.index, result.curve["accuracy"])
         size = len(result.cartridge)
         own.set_data([size], [result.accuracy])
         original.set_data([size], [result.original])
-        return [grown, original, own]
+        return [*memorised, grown, original, own]
 
     return update
 
 
 def _draw_frontier(ax):
-    """Stored results of the live preset and of what needs no training."""
+    """Stored results of the live preset and of what needs no training; returns what tells of memorising."""
     means = stored_means("frontier", "live")
     for name, i in _FRONTIER.items():
         look = style.line(i) | ({"linewidth": 1.6, "markersize": 5} if i > 3 else {})
@@ -116,19 +122,23 @@ def _draw_frontier(ax):
     style.human_axis(ax.xaxis)
     ax.xaxis.set_minor_locator(NullLocator())
     share_axis(ax.yaxis)
+    line = means["memorise"].reset_index("steps", drop=True)
+    return [*ax.plot(line.index, line.to_numpy(), **style.line(_MEMORISE)),
+            ax.text(84, 0.53, "memorise (live)", color=style.PALETTE[_MEMORISE])]
 
 
 def _draw_lecture_setting(fig):
-    """All four demonstrations at the lecture setting, from the stored results; nothing here moves."""
+    """All four demonstrations at the lecture setting, from the stored results; returns what tells of memorising."""
     fig.suptitle("Lecture setting, stored, mean of 3 seeds. Another preset: not to be compared with the above.",
                  fontsize=12, fontweight="bold", x=0.01, ha="left")
     first, *others = fig.subplots(1, 4, width_ratios=(1.1, 1, 1, 1))
     means, plain = stored_means("frontier"), stored_means("frontier", measure="original")
-    for table, name, look in ((means, "self-study", style.line(0)), (means, "memorise", style.line(3)),
-                              (plain, "memorise", style.line(3) | {"linestyle": "--"})):
+    memorised = []
+    for table, name, look in ((means, "self-study", style.line(0)), (means, "memorise", style.line(_MEMORISE)),
+                              (plain, "memorise", style.line(_MEMORISE) | {"linestyle": "--"})):
         line = table[name].reset_index("steps", drop=True)
-        first.plot(line.index, line.to_numpy(), **look | {"markersize": 5, "linewidth": 2})
-    first.text(8, 1.04, "memorise, own wording", color=style.VERMILION, fontsize=12)
+        memorised += first.plot(line.index, line.to_numpy(), **look | {"markersize": 5, "linewidth": 2})
+    memorised[0] = first.text(8, 1.04, "memorise, own wording", color=style.PALETTE[_MEMORISE], fontsize=12)  # self-study stays
     first.set(xscale="log", xlim=(7, 300), ylim=(-0.02, 1.2), xlabel="p")
     first.set_title("1 · frontier", fontsize=12)
     first.xaxis.set_major_locator(FixedLocator([8, 32, 128]))
@@ -140,6 +150,7 @@ def _draw_lecture_setting(fig):
         stored = stored_means(study)
         ax.set_title(title, fontsize=12)
         named_bars(ax, list(rows))([stored[key] for key in rows.values()])
+    return memorised
 
 
 def table_training(result: Training) -> pd.DataFrame:
@@ -205,8 +216,9 @@ def table_start(result: Training) -> pd.DataFrame:
 def alt_start(result: Training) -> str:
     """Both curves and the point in words."""
     first, last = result.curve.iloc[0], result.curve.iloc[-1]
-    return (f"From {result.settings.init} with keys of length {result.settings.key_norm:g}: accuracy from {first.accuracy:.0%} to {last.accuracy:.0%} "
-            f"({result.preset} preset); the strongest slot gets {first.strongest:.0%} of the attention at first and {last.strongest:.0%} at the end.")
+    return (f"From {result.settings.init} with keys of length {result.settings.key_norm:.3g}: accuracy from {first.accuracy:.0%} "
+            f"to {last.accuracy:.0%} ({result.preset} preset); the strongest slot gets {first.strongest:.0%} of the attention at first "
+            f"and {last.strongest:.0%} at the end.")
 
 
 # -- slots ---------------------------------------------------------------------------------------------------------
@@ -260,5 +272,6 @@ def table_slots(result: Slots) -> pd.DataFrame:
 def alt_slots(result: Slots) -> str:
     """The two maps in words."""
     most = result.shared.max()
-    return (f"Two heat maps of the attention of {len(result.right)} facts to {len(result.shared)} slots. Facts share slots before and after training: "
-            f"the fullest slot has {most['before']} and then {most['after']} facts. {result.right.mean():.0%} of the facts are right now.")
+    return (f"Two heat maps of the attention of {len(result.right)} facts to {len(result.shared)} slots, before and after {result.step} steps. "
+            f"The slot that is the strongest for most facts: for {most['before']} before, for {most['after']} after. "
+            f"{result.right.mean():.0%} of the facts are right now.")
