@@ -108,7 +108,7 @@ class Panel:
         self.error = self.task = self._guess = None
         self._muted, self._moves = False, 0
         self._inputs = {name: c.build(c.label or name.replace("_", " "), c.default) for name, c in self.controls.items()}
-        self.result = self._last(simulate(**self.params))
+        self.result = self._start = self._last(simulate(**self.params))
         self._defaults = self._frame = as_frame(self._table(self.result))
         self._canvas = Canvas(draw, self.result, size)
         self.screen = Screen(width=round(96 * size[0]))
@@ -167,9 +167,9 @@ class Panel:
         self._run(live=False)
 
     def reset(self) -> None:
-        """Every control back to its start."""
+        """Every control back to its start; what was shown there is kept, so a training does not run again."""
         self._put({name: control.default for name, control in self.controls.items()})
-        self._run(live=True)
+        self._run(live=True, simulate=lambda **_: self._start)
 
     def predict(self, guess) -> None:
         """Commit a prediction (a number, or text such as "1.5k" or "40 %"); shown beside the truth from then on.
@@ -203,20 +203,20 @@ class Panel:
         finally:
             self._muted = False
 
-    def _run(self, live):
+    def _run(self, live, simulate=None):
         if self.task is not None:
             self.task.cancel()  # the newest value wins
             self.task = None
         self._moves += 1
         started, move = time.perf_counter(), self._moves
         try:
-            outcome = self._simulate(**self.params)
+            outcome = (simulate or self._simulate)(**self.params)
             if inspect.isgenerator(outcome) and live and _loop_runs():
                 self.task = asyncio.get_running_loop().create_task(self._follow(outcome, self.params))
                 return
             outcome = self._last(outcome)
             if move == self._moves:  # else the simulation itself moved a control, and that move is the newer one
-                self._show(outcome, f"simulated in {1000 * (time.perf_counter() - started):.0f} ms")
+                self._show(outcome, "back at the start" if simulate else f"simulated in {1000 * (time.perf_counter() - started):.0f} ms")
         except Exception as problem:  # an exception in a callback would vanish unseen
             self._fail(problem)
 

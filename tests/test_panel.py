@@ -440,3 +440,18 @@ def test_an_impossible_control_is_refused_by_name(spec):
 def test_a_tiny_range_keeps_its_steps():
     values = [value for _, value in slider(0.0, 1e-12, 0.0).build("x", 0.0).options]
     assert len(values) == 101 and values[1] == pytest.approx(1e-14)
+
+
+def test_reset_shows_the_start_again_without_running_it():
+    runs = []
+
+    def counted(slope=2):
+        runs.append(slope)
+        return simulate(slope)
+
+    panel = Panel(counted, draw, table, slope=(1, 10, 2))
+    start = panel.png, panel.text
+    panel.set(slope=7)
+    assert panel.text != start[1] and runs == [2, 7]
+    panel.reset()
+    assert (panel.png, panel.text) == start and runs == [2, 7] and panel.screen.status == "back at the start"
