@@ -47,7 +47,7 @@ def main():
     milliseconds(step_through, conversation, 0)
     steps = [milliseconds(step_through, conversation, turn) for turn in range(0, 600, 50)]
     print(f"    store, step by step: {statistics.median(steps):5.1f} ms a turn")
-    print(f"    length study, 30 conversations a length: {milliseconds(ms.length_study) / 1e3:5.1f} s once, then {milliseconds(ms.length_study):.1f} ms")
+    print(f"    length study, 90 conversations a length: {milliseconds(ms.length_study) / 1e3:5.1f} s once, then {milliseconds(ms.length_study):.1f} ms")
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ class Playbook:
 
     # ---- merging
 
-    def merge(self, *deltas, strict=False):
+    def merge(self, *deltas, delta=None, strict=False):
         """The playbook after one delta, or after several that were made in parallel.
 
         Votes change counters in place, ADD appends with the next id (an unknown section: to OTHERS), UPDATE changes a
@@ -167,6 +167,7 @@ class Playbook:
         Parameters
         ----------
         *deltas : Delta, or what `Delta.parse` reads
+        delta : the same, for one that is given by name
         strict : bool
             Raise instead of reporting.
 
@@ -180,7 +181,8 @@ class Playbook:
         ValueError
             If strict and anything could not be done.
         """
-        deltas = [delta if isinstance(delta, Delta) else Delta.parse(delta) for delta in deltas]
+        deltas += () if delta is None else (delta,)
+        deltas = [each if isinstance(each, Delta) else Delta.parse(each) for each in deltas]
         book, problems = self, []
         for delta in sorted(deltas, key=lambda delta: delta.key):
             problems += delta.problems

@@ -165,10 +165,10 @@ class Progress:
     """
 
     step: int
-    steps: int
     cartridge: Cache
     loss: float
     accuracy: float
+    steps: int
     preset: str
 
 
@@ -285,7 +285,7 @@ class _Training:
                 f"(lr_keys={settings.lr_keys:g}, lr_values={settings.lr_values:g})")
         with np.errstate(over="ignore", invalid="ignore"):  # the last good report of a training that diverges
             right = accuracy(cartridge, self.facts, rounds=TEST_ROUNDS if self.step == steps else 1)
-        return Progress(self.step, steps, cartridge, float(np.mean(self.losses)), right, settings.preset)
+        return Progress(self.step, cartridge, float(np.mean(self.losses)), right, steps, settings.preset)
 
 
 def lessons(facts, settings, seed=0, dtype=np.float32):

@@ -163,12 +163,12 @@ class LinearMemory:
 
 
 @one_thread
-def accuracy(memory, facts, paraphrase=True, rounds=TEST_ROUNDS):
+def accuracy(cache, facts, paraphrase=True, rounds=TEST_ROUNDS):
     """Share of questions whose largest logit, over the values of all `facts`, is the right one.
 
     Parameters
     ----------
-    memory : Cache or LinearMemory
+    cache : Cache, LinearMemory, or another memory
         Anything with ``read(questions)``.
     facts : Facts
         The document asked about.
@@ -180,7 +180,7 @@ def accuracy(memory, facts, paraphrase=True, rounds=TEST_ROUNDS):
     questions, asked = questions[:rounds * len(facts)].astype(np.float32), asked[:rounds * len(facts)]
     values, logits, right = facts.values.astype(np.float32), np.empty((128, len(facts)), np.float32), 0
     for start in range(0, len(questions), 128):  # so that the logits stay small
-        out = memory.read(questions[start:start + 128]).astype(np.float32)
+        out = cache.read(questions[start:start + 128]).astype(np.float32)
         best = np.matmul(out, values.T, out=logits[:len(out)]).argmax(axis=1)
         right += np.sum(best == asked[start:start + 128])
     return float(right / len(questions))

@@ -95,7 +95,7 @@ def evaluate(systems, conversations):
                                        "extra_calls_assumed", "prefix_tokens", "questions"])
 
 
-def length_study(lengths=(600, 1_200, 2_400, 4_800), count=30, seed=0, systems=None):
+def length_study(lengths=(600, 1_200, 2_400, 4_800), count=90, seed=0, systems=None):
     """Accuracy and costs as conversations grow (L14, section 3.3, demo 4); computed once, then kept.
 
     Parameters
@@ -103,8 +103,8 @@ def length_study(lengths=(600, 1_200, 2_400, 4_800), count=30, seed=0, systems=N
     lengths : sequence of int
         Turns of a conversation.
     count : int
-        Conversations a length. One conversation's accuracy has a standard deviation of about 0.08, so with 30 a curve
-        is good to about 0.04: small rises and falls are noise.
+        Conversations a length. One conversation's accuracy has a standard deviation of about 0.08, so with 90 a curve
+        is good to about 0.02, with 30 to 0.04: small rises and falls are noise.
     seed : int
     systems : mapping of str to system, or iterable of systems, optional
         `LENGTH_SYSTEMS` by default: a window of 64,000 tokens for the full context.
