@@ -104,12 +104,12 @@ def panels_of(path):
 
 def stops_of(panel, name):
     """The values at which a slider stops."""
-    return [value for _, value in panel._inputs[name].options]
+    return [value for _, value in panel.inputs[name].options]
 
 
 def slider_of(panel):
     """The slider with the most stops, or None."""
-    sliders = [name for name, widget in panel._inputs.items() if type(widget).__name__ == "SelectionSlider"]
+    sliders = [name for name, widget in panel.inputs.items() if type(widget).__name__ == "SelectionSlider"]
     return max(sliders, key=lambda name: len(stops_of(panel, name)), default=None)
 
 

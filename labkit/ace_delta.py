@@ -6,6 +6,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -57,6 +58,10 @@ class Delta:
     lines: dict = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self):
+        if isinstance(self.operations, (str, bytes, dict)) or not isinstance(self.operations, Iterable):
+            raise ValueError(f"Delta: operations must be a list of objects; got {self.operations!r:.60}")
+        if not isinstance(self.tags, dict) and self.tags != ():
+            raise ValueError(f"Delta: tags must be a dict, id -> helpful, harmful or neutral; got {self.tags!r:.60}")
         for number, operation in enumerate(self.operations, start=1):
             _named(f"operation {number}", _operation, operation)
         for number, (id, tag) in enumerate(dict(self.tags).items(), start=1):
@@ -94,6 +99,8 @@ class Delta:
             If strict, with the line of everything that is malformed.
         """
         problems, operations, tags, lines = [], [], {}, {}
+        if not isinstance(source, (str, dict)):
+            raise ValueError(f"Delta.parse: source must be the text of a model or its JSON object as a dict; got {source!r:.60}")
         data, items = (source, {}) if isinstance(source, dict) else _find_json(source, first_line, problems)
         for line, item in items.get("operations") or _unnumbered(data, "operations", problems):
             with _reporting(line, item, problems):

@@ -51,6 +51,14 @@ class Playbook:
     retired: dict = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self):
+        for name in ("entries", "sections"):
+            if isinstance(getattr(self, name), (str, bytes)) or not np.iterable(getattr(self, name)):
+                raise ValueError(f"Playbook: {name} must be a sequence; got {getattr(self, name)!r:.60}")
+        for entry in self.entries:
+            if not isinstance(entry, (Bullet, Unread)):
+                raise ValueError(f"Playbook: entries must be Bullet or Unread; got {entry!r:.60}")
+        if isinstance(self.next_id, bool) or not isinstance(self.next_id, (int, np.integer)) or self.next_id < 1:
+            raise ValueError(f"Playbook: next_id must be a whole number, at least 1; got {self.next_id!r}")
         given = [name for name in map(section_name, self.sections) if name]
         names = dict.fromkeys([*given, *(entry.section for entry in self.entries)])
         names = sorted(names, key=lambda name: name != "")  # stable: only "" moves, to the front
@@ -114,6 +122,8 @@ class Playbook:
         ValueError
             If strict, with all line numbers; if `counters` has an id that the text has not.
         """
+        if not isinstance(text, str):
+            raise ValueError(f"Playbook.parse: text must be a string, such as Path(...).read_text(encoding='utf-8'); got {text!r:.60}")
         sections, rows, last, section, next_id = [], [], {}, "", 1
         for number, line in enumerate(split_lines(text.removeprefix("\ufeff")), start=1):
             if not line.strip():
@@ -219,7 +229,7 @@ class Playbook:
         ValueError
             If the threshold is out of range, embed gives another shape, or only some bullets have an embedding.
         """
-        if not 0 < threshold <= 1:
+        if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)) or not 0 < threshold <= 1:
             raise ValueError(f"deduplicate: threshold must be above 0 and at most 1; got {threshold!r}")
         bullets = sorted(self.bullets, key=lambda bullet: bullet.number)
         close = cosines(_vectors(bullets, embed)) >= threshold - 1e-9  # 1e-9: so that 1.0 still merges equal texts
@@ -244,7 +254,7 @@ class Playbook:
         ValueError
             If budget is not a number from 0 on, or what never goes is longer alone.
         """
-        if isinstance(budget, bool) or not budget >= 0:
+        if isinstance(budget, bool) or not isinstance(budget, (int, float, np.number)) or not budget >= 0:
             raise ValueError(f"within: budget must be a number of tokens, at least 0; got {budget!r}")
         worst = sorted(self.bullets, key=lambda bullet: (bullet.score, bullet.number))
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from labkit.ace_trace import check_trace, check_whole
 from labkit.ace_trace import even_trace, load_trace, random_trace, save_trace, trace_of  # noqa: F401
-from labkit.kv_cost import Roofline
+from labkit.kv_cost import Roofline, check
 
 
 # --- modes: what a step leaves of the playbook in the cache, and what the model has to write -------------------
@@ -125,6 +125,7 @@ def serve_playbook(trace, settings=PlaybookSettings(), roofline=None):
     L14 section 5.4. Only the generator's prompts are counted; the first one misses all.
     """
     check_trace(trace)
+    _check_kinds("serve_playbook", settings, roofline)
     s, mode = settings, MODES[settings.mode]
     shown, written, kept = np.zeros((3, len(trace)), dtype=np.int64)
     bullets = 0
@@ -170,6 +171,7 @@ def step_seconds(prompt, hit, written, settings=PlaybookSettings(), roofline=Non
     ndarray
         Seconds, of the same shape.
     """
+    _check_kinds("step_seconds", settings, roofline)
     if np.size(prompt) == 0:
         return np.zeros(np.shape(prompt))
     s, roofline = settings, roofline or default_roofline()
@@ -203,6 +205,8 @@ def playbook_users(playbook, settings=PlaybookSettings(), roofline=None):
     DataFrame
         playbook (tokens), users, throughput (tokens/s of all), step_ms (one token of a user, all places taken).
     """
+    _check_kinds("playbook_users", settings, roofline)
+    check("playbook", playbook, least=0)
     s, roofline = settings, roofline or default_roofline()
     playbook = np.atleast_1d(playbook)
     held = dict(context=s.system + playbook, question=s.task, answer=max(s.output, 1))
@@ -212,10 +216,19 @@ def playbook_users(playbook, settings=PlaybookSettings(), roofline=None):
                          "step_ms": 1e3 * users / np.where(users > 0, throughput, np.nan)})
 
 
+def _check_kinds(owner, settings, roofline):
+    if not isinstance(settings, PlaybookSettings):
+        raise ValueError(f"{owner}: settings must be PlaybookSettings(...); got {settings!r}")
+    if not isinstance(roofline, (Roofline, type(None))):
+        raise ValueError(f"{owner}: roofline must be a Roofline, such as Roofline('Llama-3-8B', 'H100 SXM'), or None; got {roofline!r}")
+
+
 def reuse_with_counters(touched, playbook, settings=PlaybookSettings()):
     """(system + playbook / (touched + 1)) / (system + playbook + task): what the cache still holds, by hand.
 
     The least of k positions, uniform in [0, 1], is 1 / (k + 1) in the mean (L14 exercise 5).
     """
+    _check_kinds("reuse_with_counters", settings, None)
+    check("touched", touched, least=0), check("playbook", playbook, least=0)
     s = settings
     return (s.system + playbook / (touched + 1)) / (s.system + playbook + s.task)

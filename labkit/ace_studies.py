@@ -139,6 +139,8 @@ def playbook_steps(step=1, sections="three sections", clean=True) -> PlaybookSte
     """
     if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or not 1 <= step <= len(TASKS):
         raise ValueError(f"step must be a whole number from 1 to {len(TASKS)}; got {step!r}")
+    if not isinstance(clean, (bool, np.bool_)):
+        raise ValueError(f"clean must be True or False; got {clean!r}")
     steps, prompts = _run(sections, clean)
     lines, sizes = {}, {}
     for name, texts in prompts.items():
@@ -277,6 +279,8 @@ def learning(way="rewrite", reliability=1.0, budget=80_000, prune=False, arm="on
     """
     if way not in WAYS or arm not in ARMS:
         raise ValueError(f"way must be one of {', '.join(WAYS)} and arm one of {', '.join(ARMS)}; got {way!r}, {arm!r}")
+    if not isinstance(reflector, (bool, np.bool_)):
+        raise ValueError(f"reflector must be True or False; got {reflector!r}")
     settings = LearningSettings(budget=budget, prune=prune)
     study = learning_study(list(WAYS), reliability, settings, arm, reflector)
     by_way = study[~study["training"]].groupby("way", sort=False)
@@ -316,6 +320,8 @@ def catching_up(collapse=0.0, reliability=1.0, long=30) -> CatchingUp:
     reliability : chance that the feedback is right.
     long : lessons from which a context counts as long; a shorter one loses less.
     """
+    if isinstance(collapse, (bool, np.bool_)) or not isinstance(collapse, (int, float)) or not 0 <= collapse <= 1:
+        raise ValueError(f"collapse must be a number from 0 to 1; got {collapse!r}")
     settings = LearningSettings(long=long)
     sweep = survival_sweep(collapses=(collapse,), reliability=reliability, settings=settings)
     return CatchingUp(sweep, collapse, reliability, settings.base)

@@ -49,6 +49,8 @@ def random_trace(seed, steps=300, p_add=0.6, touched=3, drop=0.10, drop_every=0)
     changes nothing else, and one more bullet touched or dropped comes on top of the same ones.
     """
     _check_rates(steps, p_add, touched, drop, drop_every)
+    if not isinstance(seed, np.random.Generator):
+        check_whole("trace", "seed", seed, 0)
     rng = np.random.default_rng(seed)
     adds = (rng.spawn(1)[0].random(steps) < p_add).tolist()
     return _trace(adds, rng, touched, drop, drop_every)
@@ -113,7 +115,7 @@ def load_trace(path):
         trace = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         raise ValueError(f"{Path(path).name}, line {error.lineno}: not JSON: {error.msg}") from error
-    except (UnicodeDecodeError, RecursionError) as error:  # not text, or nested without end
+    except (ValueError, RecursionError) as error:  # not text, too large a number, or nested without end
         raise ValueError(f"{Path(path).name} is not JSON ({error}); a trace is a list with one object a step") from error
     check_trace(trace)
     return trace

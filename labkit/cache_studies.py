@@ -7,6 +7,8 @@ seconds come from labkit.kv_cost.
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
+from numbers import Real
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -93,7 +95,7 @@ def prompt_order(order=tuple(PROMPT_PARTS)):
     ValueError
         If a part is missing, unknown, or there twice.
     """
-    order = list(order)
+    order = list(order) if np.iterable(order) else [order]
     if sorted(map(str, order)) != sorted(PROMPT_PARTS):
         raise ValueError(f"order must have each of {', '.join(PROMPT_PARTS)} once; got {order!r}")
     cache, fresh, first, rows, hits = SessionCache(), count(0, 10_000), {}, [], []
@@ -136,6 +138,9 @@ def part_stability():
 def sort_prompt(time_stamp=1, system=4, tools=5, preferences=2, task=3, history=6):
     """`prompt_order` with a place for each part: small numbers first; equal numbers keep the order of this list."""
     places = dict(zip(PROMPT_PARTS, (time_stamp, system, tools, preferences, task, history)))
+    for name, place in places.items():
+        if isinstance(place, (bool, np.bool_)) or not isinstance(place, Real) or place != place:
+            raise ValueError(f"the place of {name} must be a number, small ones first; got {place!r}")
     return prompt_order(sorted(PROMPT_PARTS, key=places.get))
 
 
@@ -222,12 +227,14 @@ def cache_replay(cache="blocks", capacity=30_000, block_size=16, trace=None):
     ValueError
         For an unknown cache or block size, or at a bad line of the trace, with its number.
     """
-    if cache not in PREFIX_CACHES:
+    if cache not in tuple(PREFIX_CACHES):
         raise ValueError(f"cache must be one of {', '.join(PREFIX_CACHES)}; got {cache!r}")
     if block_size not in BLOCK_SIZES:
         raise ValueError(f"block_size must be one of {', '.join(map(str, BLOCK_SIZES))}; got {block_size!r}")
     check_whole(capacity, "capacity", 1)
-    trace = str(trace or sample_trace())
+    if not isinstance(trace, (str, Path, type(None))) or trace == "":
+        raise ValueError(f"trace must be the path of a file in Mooncake's format, or None for the sample; got {trace!r}")
+    trace = str(sample_trace() if trace is None else trace)
     size = 1 if cache == "radix" else block_size
     rates = pd.DataFrame({"radix": _rates(trace)["radix", 1], "blocks": _rates(trace)["blocks", block_size]})
     rows, roofline = _rows(trace, cache, capacity, size), Roofline(MODEL, GPU)

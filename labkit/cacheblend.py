@@ -246,6 +246,7 @@ def _layered_ranks(correlation, layers, instances, seed):
     check("correlation", correlation, least=0, most=1)
     check_whole("layers", layers, 2, "layer_study")
     check_whole("instances", instances, 1, "layer_study")
+    check_whole("seed", seed, 0, "layer_study")
     g = np.random.default_rng(seed).standard_normal((layers, instances, DEPENDENT))
     for layer in range(1, layers):
         g[layer] = correlation * g[layer - 1] + np.sqrt(1 - correlation ** 2) * g[layer]

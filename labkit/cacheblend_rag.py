@@ -47,6 +47,8 @@ def rag_study(library=100, k=6, skew=1.0, requests=300, seed=0):
 
 def rag_sizes(libraries=(10, 20, 50, 100, 200, 500, 1000), k=6, skew=1.0, requests=300, seed=0):
     """Hit share against the size of the library: a DataFrame, index library, a column an order and "CacheBlend"."""
+    if isinstance(libraries, (str, bytes)) or not np.iterable(libraries) or not len(libraries):
+        raise ValueError(f"rag_sizes: libraries={libraries!r} must be a list of whole numbers of documents, at least k")
     return pd.DataFrame({library: _found(library, k, skew, requests, seed)[0].mean() for library in libraries}
                         ).T.rename_axis(index="library", columns=None)
 
@@ -101,5 +103,6 @@ def _retrieved(library, k, skew, requests, seed):
 
 @lru_cache(maxsize=16)
 def _draws(library, requests, seed):
+    check_whole("seed", seed, 0, "rag_study")
     rng = np.random.default_rng(seed)
     return rng.permutation(library), rng.gumbel(size=(requests, library))

@@ -208,6 +208,8 @@ def timing(model=LECTURE_NOTES, device="ssd", fraction=0.15, controller=False, g
     ValueError
         For an unknown name, also if the link of this GPU to its host is not known.
     """
+    if not isinstance(controller, (bool, np.bool_)):
+        raise ValueError(f"controller={controller!r} must be True or False: does the controller choose the fraction?")
     times = device_times(model, gpu, tokens, disk)
     if device not in times:
         raise ValueError(f"device={device!r} is unknown, or its speed is not known for {gpu}; choose one of {', '.join(times)}")
@@ -240,12 +242,14 @@ def paper_table():
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """study : `tiny_transformer.BlendStudy` of 100 sequences.  sequence : the one that is drawn.  fraction, rule."""
+    """study : `tiny_transformer.BlendStudy` of 100 sequences.  sequence : the one that is drawn.  fraction, rule.
+    whole_line : whether right answers are drawn beyond `fraction` too."""
 
     study: BlendStudy
     sequence: int
     fraction: float
     rule: str
+    whole_line: bool = False
 
     def __repr__(self):
         return f"Trained: {self.study!r} in .study; sequence {self.sequence} in .answers, .maps"
@@ -267,18 +271,23 @@ class Trained:
 SEQUENCES = 100
 
 
-def trained(fraction=0.15, rule="hkvd", bridging=0.27, sequence=0):
+def trained(fraction=0.15, rule="hkvd", bridging=0.27, sequence=0, whole_line=False):
     """Read 100 new sequences with the trained weights: parameters as `tiny_transformer.blend_study`; `sequence` is drawn.
+
+    `whole_line` draws what every fraction would answer, not only those up to the chosen one: where the line bends, at the
+    share of bridging facts, is the knee.
 
     Raises
     ------
     ValueError
-        If there is no such sequence (0 to 99), or for what `blend_study` refuses.
+        If there is no such sequence (0 to 99), if `whole_line` is not True or False, or for what `blend_study` refuses.
     """
+    if not isinstance(whole_line, (bool, np.bool_)):
+        raise ValueError(f"whole_line={whole_line!r} must be True or False: is the line drawn beyond the chosen fraction?")
     check_whole("sequence", sequence, 0, "trained")
     if sequence >= SEQUENCES:
         raise ValueError(f"sequence={sequence} is not one of 0 to {SEQUENCES - 1}")
-    return Trained(blend_study(fraction, rule, bridging, SEQUENCES), sequence, fraction, rule)
+    return Trained(blend_study(fraction, rule, bridging, SEQUENCES), sequence, fraction, rule, bool(whole_line))
 
 
 def training_log():

@@ -84,6 +84,8 @@ def ttft_ms(method, device, fraction=0.15):
 def ttft_table(fraction=0.15, times=None):
     """TTFT in ms of every method on every device: a DataFrame, a row a method, a column a device."""
     times = LECTURE if times is None else times
+    if not isinstance(times, dict):
+        raise ValueError(f"times={times!r} must be a dict, name of a device -> LayerTimes, or None for the lecture notes' times")
     return pd.DataFrame({name: {method: ttft_ms(method, device, fraction) for method in METHODS}
                          for name, device in times.items()})
 

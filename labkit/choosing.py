@@ -1,6 +1,6 @@
 """Choosing a memory: what each of them costs for one workload, which can answer at all, and which is cheapest (L14 section 6).
 
-    GPU seconds a query = read + write / (reads a write x users who share it)
+    GPU seconds per query = read + write / (reads per write x users who share it)
 
 Nothing is computed here that another module computes: contexts are priced by `kv_cost`, retrieval and extraction by the
 simulated conversations of `memory_systems`, blended documents by `cacheblend`, playbooks by `ace`; a cartridge's size and
@@ -23,7 +23,7 @@ __all__ = ["GPU", "GUIDE", "KINDS", "MEMORIES", "MODEL", "READS", "Choice", "Cos
 
 
 def price(workload=Workload(), roofline=None):
-    """GPU seconds a query = read + write / (reads a write x users who share), for every memory; the cheapest that can answer.
+    """GPU seconds per query = read + write / (reads per write x users who share), for every memory; the cheapest that can answer.
 
     Parameters
     ----------
@@ -34,12 +34,14 @@ def price(workload=Workload(), roofline=None):
     Returns
     -------
     DataFrame
-        Index memory. read, write (GPU s), query (GPU s, the write's share included), prompt (tokens), kv_gb (GB of GPU memory
-        a user while answering; a shared part is divided), kept_gb (GB at rest for one text), users (on one GPU at once), gpus (for the
+        Index memory. read, write (GPU s), query (GPU s, the write's share included), prompt (tokens), kv_gb (GB of KV per
+        user while answering; a shared part is divided), kept_gb (GB at rest for one text), users (on one GPU at once), gpus (for the
         workload's queries, all week long), accuracy (NaN: not simulated), can (bool), cheapest (bool), reason (str).
     """
     if not isinstance(workload, Workload):
         raise ValueError(f"price: workload must be a Workload; got {workload!r}")
+    if not isinstance(roofline, (Roofline, type(None))):
+        raise ValueError(f"price: roofline must be a Roofline, such as Roofline('Llama-3-8B', 'H100 SXM'), or None; got {roofline!r}")
     roofline, w, rows = roofline or Roofline(MODEL, GPU), workload, {}
     for name, memory in MEMORIES.items():
         cost = memory.price(w, roofline)
@@ -67,7 +69,7 @@ def _why_not(cost, query, w, roofline):
     """Why a memory cannot answer: by its nature, for the window, for the GPU; "" if it can."""
     need = cost.prompt + QUESTION_TOKENS + ANSWER_TOKENS
     if cost.why_not or need > w.window:
-        return cost.why_not or f"{need:,.0f} tokens, the window has {w.window:,.0f}"
+        return cost.why_not or f"prompt and answer: {need:,.0f} tokens, the window has {w.window:,.0f}"
     if np.isfinite(query):
         return ""
     return "not even one user's KV fits the GPU" if roofline.kv_capacity_bytes else "the model's weights do not fit the GPU"
@@ -98,7 +100,7 @@ def runner_up(table):
 
 
 def ruled_out(table):
-    """Memories that cannot answer, and would else have decided: those that cost less a query, or all where only one is left.
+    """Memories that cannot answer, and would else have decided: those that cost less per query, or all where only one is left.
 
     Returns
     -------
@@ -130,7 +132,7 @@ READS = np.unique(np.round(np.logspace(0, 6, 61)).astype(int))
 class Choice:
     """A workload and its prices.
 
-    table : DataFrame, as `price`.  curves : DataFrame, index reads (of a user, a write), a column a memory: GPU seconds a query.
+    table : DataFrame, as `price`.  curves : DataFrame, index reads (of one user, per write), a column per memory: GPU seconds per query.
     workload : Workload.
     """
 
@@ -140,8 +142,8 @@ class Choice:
 
     def __repr__(self):
         w, price = self.workload, self.table["query"].get(self.best, np.nan)
-        chosen = f"{self.best}, {price:.4g} GPU s a query" if self.best else "nothing can answer"
-        return f"Choice({w.kind}, {w.tokens:,.0f} tokens, {w.reads:,g} reads a write: {chosen})"
+        chosen = f"{self.best}, {price:.4g} GPU s per query" if self.best else "nothing can answer"
+        return f"Choice({w.kind}, {w.tokens:,.0f} tokens, {w.reads:,g} reads per write: {chosen})"
 
     @property
     def best(self):
@@ -149,15 +151,34 @@ class Choice:
         return next(iter(self.table.index[self.table["cheapest"]]), None)
 
     def cheaper_from(self, memory, than):
-        """Reads a write (of a user) from which one memory costs less than another: `kv_cost.break_even_queries` of their prices."""
+        """Reads per write (of one user) from which one memory costs less than another: `kv_cost.break_even_queries` of their prices."""
         one, other = self.table.loc[memory], self.table.loc[than]
         queries = break_even_queries(max(one["write"] - other["write"], 0.0), other["read"], one["read"])
         return queries / (self.workload.users if self.workload.shared else 1)
 
+    def cheapest_between(self):
+        """Whole reads per write (of one user) from and to which a memory is the cheapest that can answer: where the lines cross.
+
+        A rival that costs more to read sets the lower end, one that costs less to read the upper: (write - its write) / (its read - read).
+
+        Returns
+        -------
+        DataFrame
+            Index memory, columns least and most (inf: no end); only memories that are the cheapest somewhere.
+        """
+        able = self.table[self.table["can"]]
+        read, write = able["read"].to_numpy(), able["write"].to_numpy() / (self.workload.users if self.workload.shared else 1)
+        less = np.subtract.outer(-read, -read)  # [memory, rival]: what the memory saves at each read
+        with np.errstate(divide="ignore", invalid="ignore"):
+            crossing = np.nan_to_num(np.subtract.outer(write, write) / less, nan=0.0, posinf=np.inf, neginf=-np.inf)
+        ends = pd.DataFrame({"least": np.ceil(np.where(less >= 0, crossing, 1).max(axis=1, initial=1)),
+                             "most": np.floor(np.where(less < 0, crossing, np.inf).min(axis=1, initial=np.inf))}, able.index)
+        return ends[ends["least"] <= ends["most"]]
+
 
 def choose(kind="documents", reads=200, tokens=128_000, users=1_000, updates=1.0, new=1.0, window=128_270, shared=False,
            lookup=False, history=True, accuracy=0.70, model=MODEL, gpu=GPU) -> Choice:
-    """Price every memory for a workload (fields of `Workload`), and over all numbers of reads a write.
+    """Price every memory for a workload (fields of `Workload`), and over all numbers of reads per write.
 
     Parameters
     ----------
@@ -192,9 +213,11 @@ def guide(cases=GUIDE):
     Returns
     -------
     DataFrame
-        A row a case: memory, query (GPU s), next (the second cheapest), times (its price / the cheapest one's), reason.
+        A row per case: memory, query (GPU s), next (the second cheapest), times (its price / the cheapest one's), reason.
         Where nothing can answer memory is "none", where only one can next is.
     """
+    if not isinstance(cases, dict):
+        raise ValueError(f"guide: cases must be a dict, name -> Workload; got {cases!r}")
     rows = {}
     for case, workload in cases.items():
         table = price(workload)

@@ -217,8 +217,8 @@ class Memory:
 
 MEMORIES = {
     "context": Memory(context, "nothing is written; each query computes its {c.prompt:,.0f} tokens anew"),
-    "cached context": Memory(cached_context, "computed once a write; a query then only decodes behind {c.prompt:,.0f} tokens"),
-    "shared prefix": Memory(shared_prefix, "one copy of {c.prompt:,.0f} tokens, computed once a write, serves {w.users:,} users"),
+    "cached context": Memory(cached_context, "computed once per write; a query then only decodes behind {c.prompt:,.0f} tokens"),
+    "shared prefix": Memory(shared_prefix, "one copy of {c.prompt:,.0f} tokens, computed once per write, serves {w.users:,} users"),
     "RAG": Memory(_studied("RAG"), "nothing is written, and a query reads {c.prompt:,.0f} tokens"),
     "RAG, blended": Memory(blended_rag, "the passages' KV is kept, so a query computes few of its {c.prompt:,.0f} tokens"),
     "MemGPT": Memory(_studied("MemGPT"), "a bounded prompt, and searches where it does not answer: {c.prompt:,.0f} tokens"),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,9 +29,9 @@ _STYLE = {"description_width": "46%"}
 
 
 def human(value: float) -> str:
-    """A number for people: 950, 1.5k, 128k, 2.4M (decimal prefixes, three digits)."""
-    if value and abs(value) < 1000 and value == int(value):
-        return f"{int(value)}"
+    """A number for people: 950, 1.5k, 128k, 2.4M (decimal prefixes, three digits); below 10,000 nothing is rounded: 1,024."""
+    if value and abs(value) < 10_000 and value == int(value) and (abs(value) < 1000 or value % 10):
+        return f"{int(value):,}"
     for size, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{suffix}"
@@ -63,6 +63,12 @@ class Control:
     label: str | None
     ends: tuple
     text: Callable[[Any], str] | None = None
+
+    def __post_init__(self):
+        if not isinstance(self.label, (str, type(None))):
+            raise ValueError(f"a label must be a text, or None for the parameter's name, not {self.label!r}")
+        if self.text is not None and not callable(self.text):
+            raise ValueError(f"text must be a function that writes the read-out, not {self.text!r}")
 
     def put(self, widget, value) -> None:
         """Move the widget to a checked value; a value between two stops becomes a stop of its own."""
@@ -138,10 +144,15 @@ def log_slider(low, high, start, *, label=None, per_decade=10, text: Callable[[A
     Raises ValueError if not 0 < low <= start <= high.
     """
     low, high, start = _check_range(low, high, start)
-    if low <= 0:
-        raise ValueError(f"a log scale needs a positive low end, not {low!r}")
+    if low < 1 / _LARGEST:
+        raise ValueError(f"a log scale needs a positive low end, at least {1 / _LARGEST:g}, not {low!r}")
+    if not _is_number(per_decade) or not per_decade > 0:
+        raise ValueError(f"per_decade must be a number of stops above 0, not {per_decade!r}")
     whole = _whole(low, high, start)
-    count = max(1, round(per_decade * math.log10(high / low)))
+    count = max(1, round(min(per_decade * (math.log10(high) - math.log10(low)), _LARGEST)))
+    if count > _MOST_STOPS:
+        raise ValueError(f"from {low!r} to {high!r} with {per_decade!r} stops a decade are more than {_MOST_STOPS:,} stops; "
+                         "use fewer a decade")
     raw = (low * (high / low) ** (i / count) for i in range(1, count))
     values = {round(v, 1 - math.floor(math.log10(v))) for v in raw}
     values = {int(v) for v in values if v == int(v)} if whole else values
@@ -150,7 +161,7 @@ def log_slider(low, high, start, *, label=None, per_decade=10, text: Callable[[A
 
 def stops(values: Sequence, start, *, label=None, text: Callable[[Any], str] = human) -> Control:
     """A slider that stops at the given values only, each with a read-out made by `text`."""
-    values, start = [_plain(v) for v in values], _plain(start)
+    values, start = [_plain(v) for v in _listed("stops", values)], _plain(start)
     if start not in values:
         raise ValueError(f"the start {start!r} is not one of the stops {values}")
 
@@ -175,7 +186,7 @@ def powers(low: int, high: int, start: int, *, label=None, text: Callable[[Any],
 
 def choice(options: Sequence | Mapping, start=None, *, label=None) -> Control:
     """A drop-down list; a mapping gives {text: value}."""
-    pairs = list(options.items()) if isinstance(options, Mapping) else [(str(o), o) for o in options]
+    pairs = list(options.items()) if isinstance(options, Mapping) else [(str(o), o) for o in _listed("options", options)]
     if not pairs:
         raise ValueError("a choice needs at least one option")
     pairs = [(text, _plain(v)) for text, v in pairs]
@@ -238,6 +249,12 @@ def _check_range(low, high, start):
     if not low < high or not low <= start <= high:
         raise ValueError(f"low < high and low <= start <= high are needed, not ({low!r}, {high!r}, {start!r})")
     return low, high, start
+
+
+def _listed(what, values):
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise ValueError(f"the {what} must be a list, not {values!r}")
+    return list(values)
 
 
 def _plain(value):

@@ -94,6 +94,10 @@ def bill(request, roofline=None):
     entries: an extraction and an update call each for mem0 and its graph, and the agent's own calls. rebuilt: one call
     that reads all messages again, and the next prompt computed anew. retraining: as the Cartridges paper reports.
     """
+    if not isinstance(request, Request):
+        raise ValueError(f"bill: request must be Request(...); got {request!r}")
+    if not isinstance(roofline, (Roofline, type(None))):
+        raise ValueError(f"bill: roofline must be a Roofline, such as Roofline('Llama-3-8B', 'H100 SXM'), or None; got {roofline!r}")
     roofline, story = roofline or Roofline("Llama-3-8B", "H100 SXM"), life(request.fact)
 
     def call(prompt, written=CALL_TOKENS):

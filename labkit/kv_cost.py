@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from labkit import reference
-from labkit.model import DTYPE_BYTES, Model, check, check_whole, dtype_bytes, model_names, names_of, plain, row_fields
+from labkit.model import DTYPE_BYTES, Model, check, check_one, check_whole, dtype_bytes, model_names, names_of, plain, row_fields
 
 # A query of the lecture notes (L14 1.2). Fitted: with a question of 70 tokens every printed figure comes out;
 # 200 answer tokens are stated. A user holds on average half of the answer, hence `answer / 2` below.
@@ -44,7 +44,7 @@ class Gpu:
         for name in ("memory_bytes", "memory_bytes_device", "bandwidth", "flops", "fp8_flops",
                      "host_link_bytes_per_s", "gpu_link_bytes_per_s"):
             if getattr(self, name) is not None:
-                check(f"{self.name}: {name}", getattr(self, name), least=0, above=True)
+                check_one(f"{self.name}: {name}", getattr(self, name), least=0, above=True)
 
     @classmethod
     def load(cls, source):
@@ -223,6 +223,8 @@ class Roofline:
         `cached`: the context's KV is in memory already and only the question is computed; else the whole prompt is.
         inf where not even one user fits.
         """
+        if not isinstance(cached, (bool, np.bool_)):
+            raise ValueError(f"cached={cached!r} must be True or False: is the KV of the whole context in memory already?")
         users = self.max_users(context, 0, question, answer)
         context = check("context", context, least=0, above=True)
         step = self.step_seconds(np.maximum(users, 1), _mean_length(context, question, answer))
@@ -259,9 +261,10 @@ def break_even_queries(training_gpu_seconds, gpu_seconds_before, gpu_seconds_aft
         inf where the trained cache saves nothing, or cannot be served either.
     """
     cost = check("training_gpu_seconds", training_gpu_seconds, least=0) * check("training_price", training_price, least=0)
-    before, after = np.asarray(gpu_seconds_before, float), np.asarray(gpu_seconds_after, float)
-    if np.isnan(before).any() or np.isnan(after).any():
-        raise ValueError(f"gpu_seconds_before={gpu_seconds_before!r} and gpu_seconds_after={gpu_seconds_after!r} must be numbers")
+    before, after = np.asarray(gpu_seconds_before), np.asarray(gpu_seconds_after)
+    for name, value in (("gpu_seconds_before", before), ("gpu_seconds_after", after)):
+        if value.dtype.kind not in "iuf" or not (value >= 0).all():      # NaN is not at least 0
+            raise ValueError(f"{name}={value.tolist()!r} must be a number, at least 0; inf where a query does not fit")
     served = np.isfinite(after)                  # inf: a query that does not fit in the memory
     saved = np.where(served, before, 0) - np.where(served, after, 0)
     return plain(np.where(saved > 0, cost / np.where(saved > 0, saved, 1), np.inf))
@@ -281,7 +284,7 @@ class RoundNumbers:
 
     def __post_init__(self):
         for f in fields(self):
-            check(f.name, getattr(self, f.name), least=0, above=True)
+            check_one(f.name, getattr(self, f.name), least=0, above=True)
         if self.weight_bytes >= self.memory_bytes:
             raise ValueError(f"weight_bytes={self.weight_bytes} leave no KV memory in memory_bytes={self.memory_bytes}")
 

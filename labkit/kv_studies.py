@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from labkit.kv_cost import ANSWER_TOKENS, QUESTION_TOKENS, Model, Roofline, check
+from labkit.kv_cost import ANSWER_TOKENS, QUESTION_TOKENS, Model, Roofline, check_one
 
 GB, GIB = 1e9, 2**30
 CONTEXTS = (1_000, 4_000, 16_000, 32_000, 64_000, 120_000)  # the lengths of L14 1.2
@@ -60,6 +60,9 @@ def cache_sizes(model="Llama-3-8B", context=128_000, dtype="bf16", kv_heads="as 
         For an unknown model, dtype or kind of KV heads, or a context below 1.
     """
     model = Model.load(model)
+    check_one("context", context, least=1)
+    if not isinstance(window, (bool, np.bool_)):
+        raise ValueError(f"window={window!r} must be True or False: do windowed layers keep their window only?")
     if kv_heads not in tuple(KV_HEADS):
         raise ValueError(f"kv_heads={kv_heads!r} is unknown; choose one of {', '.join(KV_HEADS)}")
     chosen = model if model.kv_lora_rank else model.with_(kv_heads=KV_HEADS[kv_heads](model), full_kv_heads=None)
@@ -113,8 +116,9 @@ def latency(model="Llama-3-8B", gpu="H100 SXM", context=128_000, cached=0.0, ans
     ValueError
         If context is not above 0, cached not in 0..1, or a name is unknown.
     """
-    check("cached", cached, least=0, most=1)
-    check("context", context, least=0, above=True)
+    check_one("cached", cached, least=0, most=1)
+    check_one("context", context, least=0, above=True)
+    check_one("answer", answer, least=0, above=True)
     roofline = Roofline(model, gpu)
     bars, ttft = {}, {}
     decode = roofline.decode_seconds(answer, context + QUESTION_TOKENS)
@@ -185,6 +189,7 @@ def serving(model="Llama-3-8B", gpu="H100 SXM", gpus=1, context=120_000, sharing
     """
     if sharing not in tuple(SHARING):
         raise ValueError(f"sharing={sharing!r} is unknown; choose one of {', '.join(SHARING)}")
+    check_one("context", context, least=1)
     shared, counted = SHARING[sharing]
     roofline = Roofline(model, gpu, gpus, memory_fraction=memory_fraction)
 

@@ -170,6 +170,8 @@ def compare(notebook: int) -> Comparison:
     Columns: paper reports, lecture reports, here, unit, kind.
     """
     figures = reference.lecture_figures()
+    if isinstance(notebook, bool) or notebook not in range(1, 8):
+        raise ValueError(f"notebook={notebook!r} must be a whole number from 1 to 7")
     rows = {}
     for row in figures[figures["notebook"] == notebook].itertuples():
         entry = entries().get(row.id)

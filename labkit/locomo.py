@@ -91,8 +91,8 @@ def read_locomo(path):
     if not path.is_file():
         raise ValueError(f"no file at {path}; locomo10.json is public at github.com/snap-research/locomo (CC BY-NC 4.0)")
     try:
-        samples = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        samples = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:       # not UTF-8, not JSON, too large a number, nested too deeply
         raise ValueError(f"{path} is not a JSON file: {error}") from None
     samples = [samples] if isinstance(samples, dict) else samples
     if not isinstance(samples, list) or not samples or not all(isinstance(sample, dict) and "conversation" in sample for sample in samples):
@@ -102,25 +102,45 @@ def read_locomo(path):
 
 def _dialogue(sample, name):
     name = str(sample.get("sample_id", name))
-    turns, talk = [], sample["conversation"]
+    turns, talk = [], _is(sample["conversation"], dict, f"{name}: conversation")
     sessions = sorted(int(key.removeprefix("session_")) for key in talk if re.fullmatch(r"session_\d+", key))
     for session in sessions:
-        for turn in talk[f"session_{session}"] or []:
-            caption = turn.get("blip_caption")
-            text = turn.get("text") or ""
-            turns.append((turn["dia_id"].strip(), session, talk.get(f"session_{session}_date_time"), turn["speaker"],
+        for number, turn in enumerate(_is(talk[f"session_{session}"] or [], list, f"{name}: session_{session}"), 1):
+            where = f"{name}: session_{session}, turn {number}"
+            id, speaker = (_text(_is(turn, dict, where), field, where) for field in ("dia_id", "speaker"))
+            caption = turn.get("blip_caption") and _text(turn, "blip_caption", where)
+            text = _text(turn, "text", where) if turn.get("text") else ""
+            turns.append((id.strip(), session, talk.get(f"session_{session}_date_time"), speaker,
                           f"{text} [shares {caption}]".strip() if caption else text))
     if not turns:
         raise ValueError(f"{name} has no turns: expected fields session_1, session_2, ... with a list of turns each")
     turns = pd.DataFrame(turns, columns=["id", "session", "date", "speaker", "text"])
     known, rows, malformed = set(turns.id), [], {}
-    for question in sample.get("qa", []):
-        category = int(question["category"])
+    for number, question in enumerate(_is(sample.get("qa") or [], list, f"{name}: qa"), 1):
+        where = f"{name}: question {number}"
+        category = _is(question, dict, where).get("category")
+        if isinstance(category, bool) or str(category) not in map(str, CATEGORIES):
+            raise ValueError(f"{where}: category must be one of {', '.join(map(str, CATEGORIES))}; got {category!r}")
+        category = int(category)
+        if not isinstance(question.get("evidence"), (list, str, type(None))):
+            raise ValueError(f"{where}: evidence must be a list of turn ids such as D1:3; got {question['evidence']!r}")
         answer = None if category == 5 or question.get("answer") is None else str(question["answer"])  # some are numbers
         evidence, counts = parse_evidence(question.get("evidence"), known)
         malformed = {key: malformed.get(key, 0) + count for key, count in counts.items()}
-        rows.append((question["question"], answer, category, CATEGORIES.get(category, "unknown"), evidence))
+        rows.append((_text(question, "question", where), answer, category, CATEGORIES[category], evidence))
     return Dialogue(name, turns, pd.DataFrame(rows, columns=["question", "answer", "category", "kind", "evidence"]), malformed)
+
+
+def _is(value, kind, where):
+    if not isinstance(value, kind):
+        raise ValueError(f"{where} must be {'an object with fields' if kind is dict else 'a list'}; got {value!r:.60}")
+    return value
+
+
+def _text(fields, name, where):
+    if not isinstance(fields.get(name), str):
+        raise ValueError(f"{where}: {name} must be a text; got {fields.get(name)!r:.60}")
+    return fields[name]
 
 
 def count_tokens(text):

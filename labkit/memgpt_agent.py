@@ -171,6 +171,10 @@ class Agent:
         score=words_found,
         cache=None,
     ):
+        if not isinstance(settings, AgentSettings):
+            raise ValueError(f"Agent: settings must be AgentSettings(...); got {settings!r}")
+        if not callable(policy):
+            raise ValueError(f"Agent: policy must be a function of a View that gives a Call; got {policy!r}")
         self.policy, self.settings, self.layout = policy, settings, AGENT_LAYOUTS[settings.layout]
         self.summarise, self.tokenize = summarise, tokenize
         self.cache = SessionCache() if cache is None else cache

@@ -183,6 +183,12 @@ class NestedLookup:
         return f"NestedLookup, levels 0 to {LEVELS - 1}: in one call {fixed}; one hop a call {heartbeat} (in .table; agents in .fixed, .heartbeat)"
 
 
+def _generator(owner, seed):
+    if not isinstance(seed, np.random.Generator):
+        check_whole(owner, "seed", seed, least=0)
+    return np.random.default_rng(seed)
+
+
 def nested_lookup(p=0.8, trials=1_000, seed=0):
     """Nested key-value lookup: 140 pairs of UUIDs, nesting levels 0 to 4 (MemGPT section 3.2.2).
 
@@ -204,7 +210,7 @@ def nested_lookup(p=0.8, trials=1_000, seed=0):
     """
     check_share("nested_lookup", "p", p)
     check_whole("nested_lookup", "trials", trials, least=1)
-    rng = np.random.default_rng(seed)
+    rng = _generator("nested_lookup", seed)
     chains, pairs = _nested_pairs(rng)
     draws = rng.random((trials, LEVELS))
     lines = [f"{key}: {value}" for key, value in pairs]
@@ -289,9 +295,11 @@ def paged_search(questions=20, documents=50, page_size=5, patience=(1, 2, 3, 5, 
     """
     for name, value, least in (("questions", questions, 1), ("documents", documents, 2), ("page_size", page_size, 1)):
         check_whole("paged_search", name, value, least)
+    if isinstance(patience, (str, bytes)) or not np.iterable(patience) or not len(patience):
+        raise ValueError(f"paged_search: patience must be a list of whole numbers from 1 on; got {patience!r}")
     for pages in patience:
         check_whole("paged_search", "patience", pages, least=1)
-    u = (np.arange(questions) + np.random.default_rng(seed).random(questions)) / questions
+    u = (np.arange(questions) + _generator("paged_search", seed).random(questions)) / questions
     ranks = np.floor(documents**u).astype(int) - 1
     rows, agents = [], {}
     for pages in patience:

@@ -220,6 +220,8 @@ def recall_study(sessions, settings=RecallSettings(), dialogues=100, seed=0):
     check_whole("recall_study", "sessions", sessions, least=1)
     check_whole("recall_study", "dialogues", dialogues, least=1)
     check_whole("recall_study", "seed", seed, least=0)
+    if not isinstance(settings, RecallSettings):
+        raise ValueError(f"recall_study: settings must be RecallSettings(...); got {settings!r}")
     s = settings
     world = draw_world(sessions, dialogues, seed, s.attributes, s.update, s.messages, s.facts, s.questions)
     rows = []
@@ -238,5 +240,7 @@ def recall_curve(settings=RecallSettings(), sessions=(5, 10, 20, 40), dialogues=
     DataFrame
         sessions, system, accuracy, standard_error.
     """
+    if isinstance(sessions, (str, bytes)) or not np.iterable(sessions) or not len(sessions):
+        raise ValueError(f"recall_curve: sessions must be a list of whole numbers from 1 on; got {sessions!r}")
     studies = {n: recall_study(n, settings, dialogues, seed) for n in sessions}
     return pd.concat(studies, names=["sessions"]).reset_index("sessions").reset_index(drop=True)

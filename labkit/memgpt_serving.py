@@ -167,6 +167,8 @@ class _Server:
     """The main context of one session, its queue manager and its prefix cache, in token counts."""
 
     def __init__(self, settings):
+        if not isinstance(settings, ServeSettings):
+            raise ValueError(f"serve_session: settings must be ServeSettings(...); got {settings!r}")
         self.settings = settings
         self.layout = LAYOUTS[settings.layout]
         self.queue = deque()  # tokens of each message, oldest first

@@ -148,6 +148,8 @@ class Model:
 
     def numbers_per_token(self, kind="full"):
         """Cached numbers a token in one layer of this kind: kv_heads (head_dim + value_head_dim), or the MLA latent."""
+        if not isinstance(kind, str) or kind not in ("full", "window"):
+            raise ValueError(f"{self.name}: kind={kind!r} of layer has no cached numbers a token; choose full or window")
         if self.kv_lora_rank:
             return self.kv_lora_rank + self.rope_head_dim
         heads, key = self.kv_heads, self.head_dim
@@ -225,7 +227,7 @@ class Model:
 
     def linear_flops(self, tokens):
         """2 P a token: each matmul parameter that a token passes multiplies and adds once."""
-        return 2 * self.need("block_params") * tokens
+        return 2 * self.need("block_params") * check("tokens", tokens, least=0)
 
     def attention_flops(self, new, cached=0):
         """FLOPs of attention when `new` tokens read `cached` earlier ones and, causally, each other.
@@ -234,6 +236,7 @@ class Model:
         where heads x head_dim = d. A windowed layer: no token reads more than `window`. MLA: keys and values are
         unfolded from the latent, as engines do in prefill. State layers: constant a token, left out as small.
         """
+        new, cached = check("new", new, least=0), check("cached", cached, least=0)
         full = new * (cached + new / 2)
         end = cached + new
         held = full if self.window is None else _area(end, self.window) - _area(cached, self.window)
@@ -246,6 +249,7 @@ class Model:
         MLA scores in the latent space (keys of kv_lora_rank + rope_head_dim, values of kv_lora_rank numbers), so that
         the cache need not be unfolded at each step.
         """
+        context = check("context", context, least=0)
         held = self._held(context)
         if self.kv_lora_rank:
             latent = 2 * self.query_heads * (2 * self.kv_lora_rank + self.rope_head_dim)
@@ -261,6 +265,8 @@ class Model:
 
     def need(self, name):
         """A field that may be unknown, or a ValueError that says what the config lacked."""
+        if name not in [f.name for f in fields(self)]:
+            raise ValueError(f"a model has no field {name!r}; {reference.suggest(name, [f.name for f in fields(self)])}")
         value = getattr(self, name)
         if value is None:
             raise ValueError(f"{self.name}: {name} is not known, because {self.missing or 'it was not given'}")
@@ -289,6 +295,13 @@ def check(name, value, least, most=np.inf, above=False):
     if not (np.isfinite(array) & (array > least if above else array >= least) & (array <= most)).all():
         raise ValueError(f"{name}={value!r} must be {bound}")
     return array.astype(float) if array.ndim else array.item()
+
+
+def check_one(name, value, least, most=np.inf, above=False):
+    """As `check`, for what cannot be an array."""
+    if np.ndim(value):
+        raise ValueError(f"{name}={value!r} must be one number; make a call for each")
+    return check(name, value, least, most, above)
 
 
 def check_whole(name, value, least, where):

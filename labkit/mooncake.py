@@ -14,6 +14,7 @@ its own id: a longer prompt that goes on from there shares the full blocks only.
 import json
 import os
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +57,8 @@ def read_trace(trace):
         with open(trace, "rb") as lines:
             yield from read_trace(lines)
         return
+    if not isinstance(trace, Iterable):
+        raise ValueError(f"trace must be a path, or lines or entries of a trace; got {trace!r}")
     now = 0
     for number, line in enumerate(trace, 1):
         if isinstance(line, (str, bytes)) and not line.strip():

@@ -15,38 +15,20 @@ artists that `update` returns are kept out of the background, which is drawn aga
 from __future__ import annotations
 
 import asyncio
-import html
 import inspect
-import pathlib
+import numbers
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import anywidget
-import ipywidgets as widgets
-import traitlets
-
 from labkit.figures.canvas import Canvas
 from labkit.controls import as_control, human
+from labkit.panel_page import Screen, assemble
 from labkit.tables import as_frame, as_text, number_text, read_number
 
-_HERE = pathlib.Path(__file__).parent
+_LONGEST_WAS = 20  # characters: of a number its old value is shown, of a sentence not
 _REDRAW_S = 0.12  # a training redraws this often: quick enough to look alive, slow enough to leave time for the work
-
-
-class Screen(anywidget.AnyWidget):
-    """What the kernel paints: picture, alternative text, status line, table and call.  The page side is in screen.js."""
-
-    _esm = _HERE / "screen.js"
-    _css = _HERE / "screen.css"
-    png = traitlets.Bytes().tag(sync=True)
-    alt = traitlets.Unicode().tag(sync=True)
-    width = traitlets.Int().tag(sync=True)
-    status = traitlets.Unicode().tag(sync=True)
-    failed = traitlets.Bool(False).tag(sync=True)
-    table = traitlets.Dict().tag(sync=True)
-    call = traitlets.Unicode().tag(sync=True)
 
 
 @dataclass(frozen=True)
@@ -63,6 +45,14 @@ class Prediction:
     question: str
     truth: Callable[[Any], float]
     at: dict | None = None
+
+    def __post_init__(self):
+        if not isinstance(self.question, str):
+            raise ValueError(f"question must be a text, not {self.question!r}")
+        if not callable(self.truth):
+            raise ValueError(f"truth must be a function of a result that gives a number, not {self.truth!r}")
+        if not isinstance(self.at, (dict, type(None))):
+            raise ValueError(f"at must be a dict of parameters, or None, not {self.at!r}")
 
 
 class Panel:
@@ -91,7 +81,7 @@ class Panel:
 
     Attributes
     ----------
-    params : dict, the controls' values.  result : the newest result.  text : the text face.  png : the picture.
+    params : dict, the controls' values.  inputs : dict, their widgets.  result : the newest result.  text : the text face.  png : the picture.
     error : the exception of the last move, or None.  task : the running training, or None.
 
     Raises
@@ -104,17 +94,20 @@ class Panel:
         self._simulate, self._table, self._alt, self._predict = simulate, table or (lambda result: result), alt, predict
         self.title, self._call = str(title or ""), call or _call_name(simulate)
         self.controls = {name: as_control(name, spec) for name, spec in controls.items()}
+        _check_pieces(simulate=simulate, draw=draw, table=self._table, alt=alt)
+        if predict is not None and not isinstance(predict, Prediction):
+            raise ValueError(f"predict must be a Prediction, as Prediction('How many?', lambda result: ...), not {predict!r}")
         _check_parameters(simulate, {**self.controls, **((predict and predict.at) or {})})
         self.error = self.task = self._guess = None
         self._muted, self._moves = False, 0
-        self._inputs = {name: c.build(c.label or name.replace("_", " "), c.default) for name, c in self.controls.items()}
+        self.inputs = {name: c.build(c.label or name.replace("_", " "), c.default) for name, c in self.controls.items()}
         self.result = self._start = self._last(simulate(**self.params))
         self._defaults = self._frame = as_frame(self._table(self.result))
         self._canvas = Canvas(draw, self.result, size)
         self.screen = Screen(width=round(96 * size[0]))
-        self.widget = self._assemble()
+        self.widget = assemble(self, predict and predict.question)
         self._show(self.result)
-        for name, control in self._inputs.items():
+        for name, control in self.inputs.items():
             control.observe(self._moved, names="value")
 
     # -- what a student or a test calls ----------------------------------------------------------------------------
@@ -122,7 +115,7 @@ class Panel:
     @property
     def params(self) -> dict:
         """The controls' values by name."""
-        return {name: control.value for name, control in self._inputs.items()}
+        return {name: control.value for name, control in self.inputs.items()}
 
     @property
     def png(self) -> bytes:
@@ -144,6 +137,11 @@ class Panel:
         return "\n".join([*text, self.call])
 
     @property
+    def prediction(self) -> str:
+        """The student's number beside the true one, in words; empty before one is committed."""
+        return "" if self._guess is None else f"you predicted {number_text(self._guess)}, it is {number_text(self._truth)}"
+
+    @property
     def call(self) -> str:
         """The call that the controls stand for, ready to paste into a cell."""
         return f"{self._call}({', '.join(f'{name}={value!r}' for name, value in self.params.items())})"
@@ -154,9 +152,9 @@ class Panel:
         Raises ValueError for an unknown control or a value out of its range (nothing is moved then).  An error inside the
         simulation is shown in the panel and kept in `error`, as after a slider move.
         """
-        unknown = set(values) - set(self._inputs)
+        unknown = set(values) - set(self.inputs)
         if unknown:
-            raise ValueError(f"no control {', '.join(sorted(unknown))}; this panel has {', '.join(self._inputs)}")
+            raise ValueError(f"no control {', '.join(sorted(unknown))}; this panel has {', '.join(self.inputs)}")
         checked = {}
         for name, value in values.items():
             try:
@@ -178,9 +176,13 @@ class Panel:
         """
         if self._predict is None:
             raise ValueError("this panel asks for no prediction")
-        guess = read_number(guess, in_percent="(%)" in self._predict.question)
+        guess = read_number(guess, asked=self._predict.question)
         at = {name: control.default for name, control in self.controls.items()} | (self._predict.at or {})
-        truth = float(self._predict.truth(self._last(self._simulate(**at))))
+        truth = self._predict.truth(self._last(self._simulate(**at)))
+        truth = truth.item() if hasattr(truth, "item") and not getattr(truth, "shape", ()) else truth
+        if not isinstance(truth, numbers.Real):
+            raise ValueError(f"the truth of {self._predict.question!r} must be a number, but its function gives {truth!r:.60}")
+        truth = float(truth)
         self._guess, self._truth = guess, truth  # both or, where the truth fails, neither
         self.screen.table = self._screen_table()
 
@@ -199,7 +201,7 @@ class Panel:
         self._muted = True
         try:
             for name, value in values.items():
-                self.controls[name].put(self._inputs[name], value)
+                self.controls[name].put(self.inputs[name], value)
         finally:
             self._muted = False
 
@@ -295,47 +297,17 @@ class Panel:
             for column, value in zip(now.columns, values):
                 known = column in was.columns and (same or (was.index.is_unique and label in was.index))
                 old = (was[column].iat[place] if same else was.at[label, column]) if known else value
-                row.append({"text": value, "was": old if old != value else ""})
+                row.append({"text": value, "was": old if old != value and len(old) <= _LONGEST_WAS else "", "changed": old != value})
             rows.append(row)
         return header, rows
 
     def _screen_table(self):
         header, rows = self._cells()
-        return {"header": header, "rows": rows, "prediction": self._prediction() if self._guess is not None else []}
+        return {"header": header, "rows": rows, "prediction": self._prediction()}
 
     def _prediction(self):
-        """The question, and the student's number beside the true one."""
-        return [self._predict.question, f"you predicted {number_text(self._guess)}, it is {number_text(self._truth)}"]
-
-    def _assemble(self):
-        title = widgets.HTML(f'<div class="labkit-title">{html.escape(self.title)}</div>')
-        reset = widgets.Button(description="Reset", tooltip="Every control back to its start", layout={"width": "90px"})
-        reset.add_class("labkit-reset")  # drawn beside the title
-        reset.on_click(lambda _: self.reset())
-        grid = widgets.GridBox([*self._inputs.values()],
-                               layout={"grid_template_columns": "repeat(auto-fit, minmax(min(400px, 100%), 1fr))", "grid_gap": "2px 24px"})
-        box = widgets.VBox([title, *self._prediction_box(), grid, reset, self.screen])
-        box.add_class("labkit-panel")
-        return box
-
-    def _prediction_box(self):
-        if self._predict is None:
-            return []
-        field = widgets.Text(description=f"Predict first: {self._predict.question}", placeholder="your number",
-                             continuous_update=False,  # sent when it is left, or by Enter, which screen.js turns into Commit
-                             style={"description_width": "initial"}, layout={"flex": "1 1 300px", "width": "auto"})
-        commit = widgets.Button(description="Commit", layout={"width": "90px"})
-
-        def committed(_):
-            try:
-                self.predict(field.value)
-            except Exception as problem:
-                self.screen.status, self.screen.failed = str(problem), True
-            else:
-                self.screen.status, self.screen.failed = "Your prediction stands beside the truth, under the table.", False
-
-        commit.on_click(committed)
-        return [widgets.HBox([field, commit], layout={"flex_flow": "row wrap"})]
+        """The question, and the student's number beside the true one; nothing before one is committed."""
+        return [self._predict.question, self.prediction] if self._guess is not None else []
 
 
 # -- small helpers -------------------------------------------------------------------------------------------------
@@ -348,6 +320,12 @@ def _check_parameters(simulate, controls):
     for name in controls:
         if name not in accepted:
             raise ValueError(f"control {name!r}: {_call_name(simulate)} has no such parameter; it takes {', '.join(accepted)}")
+
+
+def _check_pieces(**pieces):
+    for name, piece in pieces.items():
+        if not callable(piece) and not (piece is None and name == "alt"):
+            raise ValueError(f"{name} must be a function, not {piece!r:.60}; the text of Panel says what it takes and gives")
 
 
 def _call_name(function):

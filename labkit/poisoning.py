@@ -169,6 +169,10 @@ def poison(defences=(), settings=PoisonSettings(), seeds=SEEDS):
     ValueError
         For an unknown defence.
     """
+    if isinstance(defences, str) or not np.iterable(defences):
+        raise ValueError(f"defences must be a list of some of {', '.join(DEFENCES)}; got {defences!r}")
+    if not isinstance(settings, PoisonSettings):
+        raise ValueError(f"poison: settings must be PoisonSettings(...); got {settings!r}")
     if unknown := set(defences) - set(DEFENCES):
         raise ValueError(f"defences must be some of {', '.join(DEFENCES)}; got {', '.join(map(repr, sorted(unknown)))}")
     check_whole("seeds", seeds, 1, "poison")
@@ -252,6 +256,9 @@ def defend(labels=False, review=False, expiry=False, user=False, catch=0.90, fol
     life : tasks until an entry that is not confirmed expires.  look : tasks between two looks of the user.
     concerned : share of the tasks that the instruction concerns.
     """
+    for name, value in zip(DEFENCES, (labels, review, expiry, user)):
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"defend: the defence {name!r} must be True or False; got {value!r}")
     settings = PoisonSettings(catch=catch, follow_labelled=follow_labelled, life=life, look=look, concerned=concerned)
     on = tuple(name for name, value in zip(DEFENCES, (labels, review, expiry, user)) if value)
     sets = {"no defence": (), **{f"{name} alone": (name,) for name in DEFENCES}, "all four": tuple(DEFENCES), "as chosen": on}

@@ -38,9 +38,13 @@ def data_folder():
 @cache
 def _table(file_name):
     try:
-        table = pd.read_csv(data_folder() / file_name)
+        table = pd.read_csv(data_folder() / file_name, dtype=dict.fromkeys(_TEXTS, str))
+    except OSError as error:
+        raise ValueError(f"{file_name} cannot be read in {data_folder()}: {error.strerror or error}") from None
     except (ValueError, UnicodeDecodeError) as error:      # pandas' own errors are ValueErrors
         raise ValueError(f"{file_name} cannot be read as a table: {str(error).strip()} (a comma inside a text needs quotes around the text)") from None
+    if not isinstance(table.index, pd.RangeIndex):         # pandas takes the first cell of such rows for their label
+        raise ValueError(f"{file_name}: its rows have more cells than the header has columns, which are {', '.join(table.columns)}")
     numbers = _NUMBERS.get(file_name, [])
     missing = [column for column in (*numbers, *_TEXTS) if numbers and column not in table]
     if missing:
@@ -118,12 +122,18 @@ def find(names, wanted, what):
     Raises
     ------
     ValueError
-        If nothing fits; the message suggests the nearest names.
+        If nothing fits, with the nearest names; or if more than one row has that name.
     """
-    position = {alias.strip().lower(): i for i, entry in enumerate(names) for alias in str(entry).split("|")}
+    places = {}
+    for i, entry in enumerate(names):
+        for alias in str(entry).split("|"):
+            places.setdefault(alias.strip().lower(), {})[i] = str(entry).partition("|")[0]
     key = str(wanted).strip().lower()
-    if isinstance(wanted, str) and key in position:
-        return position[key]
+    if isinstance(wanted, str) and key and key in places:
+        if len(places[key]) > 1:
+            raise ValueError(f"more than one {what} is called {wanted!r}: the rows {' and '.join(places[key].values())}; "
+                             "each name and alias may stand in one row only")
+        return next(iter(places[key]))
     raise ValueError(f"no {what} is called {wanted!r}; {suggest(key, names)}")
 
 

@@ -1,6 +1,6 @@
 // The part of a panel that the kernel paints: picture, status line, table, call.
 // Everything is built once; a slider move only replaces attributes and text.
-const AROUND = 290; // pixels: JupyterLab's bars, the panel's title and controls
+const BARS = 120; // pixels: JupyterLab's menu, tool bar and status bar
 const LEAST = 0.72; // of the picture's own width: 12 points become 9
 export default {
   render({ model, el }) {
@@ -29,9 +29,13 @@ export default {
       if (url) URL.revokeObjectURL(url);
       url = img.src = next;
       img.alt = model.get("alt");
-      // Controls and picture fit on the screen together, as long as the picture's text stays legible.
-      const width = model.get("width"), shape = probe.naturalWidth / probe.naturalHeight;
-      img.style.width = `min(${width}px, max(${LEAST * width}px, (100vh - ${AROUND}px) * ${shape || 1}))`;
+      fit();
+    };
+    // Controls and picture fit on the screen together, as long as the picture's text stays legible.
+    const fit = () => {
+      const width = model.get("width"), shape = img.naturalWidth / img.naturalHeight || 1;
+      const above = img.getBoundingClientRect().top - el.closest(".labkit-panel")?.getBoundingClientRect().top;
+      img.style.width = `min(${width}px, max(${LEAST * width}px, (100vh - ${BARS + (above || 0)}px) * ${shape}))`;
     };
     const write = () => {
       const { header, rows, prediction } = model.get("table");
@@ -45,7 +49,7 @@ export default {
           td.textContent = text;
           if (heads) td.scope = tag === "th" ? "col" : "row";
           if (cell.was) make("span", "labkit-was", td).textContent = ` (was ${cell.was})`;
-          if (cell.was) td.classList.add("labkit-changed");
+          if (cell.changed) td.classList.add("labkit-changed");
         });
       };
       line(header, make("thead", "", table), "th");
@@ -103,6 +107,7 @@ export default {
       window.addEventListener("keydown", keys, true); // before JupyterLab, which listens on the document
       detach = () => { observer.disconnect(); window.removeEventListener("keydown", keys, true); };
       name(root);
+      fit();
     };
     requestAnimationFrame(attach);
     return () => { detach?.(); if (url) URL.revokeObjectURL(url); };

@@ -51,13 +51,21 @@ def number_text(value) -> str:
     return f"{value:,.{max(digits, 0)}f}" if abs(value) >= 1e-3 else f"{value:.3g}"
 
 
-def read_number(text, in_percent=False) -> float:
-    """A number as people write it: "12", "1,500", "1.5k", "４０ %" (0.4, or 40 where per cent are asked for)."""
-    match = _NUMBER.fullmatch(unicodedata.normalize("NFKC", str(text)).replace("−", "-").strip())
+def read_number(text, asked="") -> float:
+    """A number as people write it: "12", "1,500", "1.5k", "４０ %".
+
+    The unit may stand behind it as the question `asked` names it: "900 ms" where ms are asked for, and then "40 %" is 40
+    where the question says (%), else 0.4.  Raises ValueError for everything else.
+    """
+    plain = unicodedata.normalize("NFKC", str(text)).replace("−", "-").strip()
+    words = set(_WORD.findall(asked)) - set("kKMGx")
+    while (last := (_WORD.findall(plain) or [""])[-1]) in words and plain.endswith(last):
+        plain = plain.removesuffix(last).rstrip()
+    match = _NUMBER.fullmatch(plain)
     if match is None or isinstance(text, bool):
-        raise ValueError(f"{text!r} is not a number; write one such as 12, 1.5k or 40 %")
+        raise ValueError(f"{text!r} is not a number; write one such as 12, 1.5k or 40 %, in the unit that is asked for")
     digits = match["comma"].replace(",", ".") if match["comma"] else re.sub("[,_]", "", match["digits"])
-    scale = {"": 1, "x": 1, "%": 1 if in_percent else 0.01, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}[match["scale"]]
+    scale = {"": 1, "x": 1, "%": 1 if "(%)" in asked else 0.01, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}[match["scale"]]
     value = float(f"{match['sign']}{digits}{match['exponent'] or ''}") * scale
     if not math.isfinite(value):
         raise ValueError(f"{text!r} is not a finite number")
@@ -70,3 +78,4 @@ def _is_finite(value) -> bool:
 
 _NUMBER = re.compile(r"""(?P<sign>[-+]?)(?:(?P<comma>\d+,\d{1,2})|(?P<digits>(?:\d{1,3}(?:[,_]\d{3})+|\d*)(?:\.\d+|(?<=\d)\.?)))
                      (?P<exponent>e[-+]?\d+)?\s*(?P<scale>[kKMG%x]?)""", re.VERBOSE)
+_WORD = re.compile(r"[^\W\d_]+(?:/[^\W\d_]+)?")  # "ms", "tokens/s"

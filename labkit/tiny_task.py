@@ -91,6 +91,8 @@ def sample(n, seed, bridging=4 / 15):
 def draw(n, seed, chains, facts):
     """As `sample`, for a number of chains and of facts a document: 1 <= chains < facts, 6 facts - 2 chains <= 128."""
     check_whole("n", n, 1, "draw")
+    if not isinstance(seed, np.random.Generator):
+        check_whole("seed", seed, 0, "draw")
     noise = facts - chains
     rng = np.random.default_rng(seed)
     symbols = rng.permuted(np.tile(np.arange(SYMBOLS), (n, 1)), axis=1)

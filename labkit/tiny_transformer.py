@@ -12,6 +12,7 @@ HKVD computes the first layer in full, which makes it equal to an oracle and sav
 has the cost). Facts are found by content, so turning K to its place, though exact, makes no difference to accuracy.
 """
 
+import zipfile
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -90,8 +91,15 @@ class TinyTransformer:
     @classmethod
     def load(cls, path=None):
         """The trained weights of data/tiny_transformer.npz (or of another file of the same names)."""
-        with np.load(path or reference.data_folder() / "tiny_transformer.npz") as stored:
-            return cls({name: stored[name].astype(np.float32) for name in stored.files})
+        path = reference.data_folder() / "tiny_transformer.npz" if path is None else path
+        try:
+            with np.load(path) as stored:
+                weights = {name: stored[name].astype(np.float32) for name in stored.files}
+        except (OSError, ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path!s} cannot be read as a file of weights, an .npz: {error}") from None
+        if bad := [name for name, weight in weights.items() if not np.isfinite(weight).all()]:
+            raise ValueError(f"{path!s}: the weights {', '.join(bad)} must be finite numbers")
+        return cls(weights)
 
     @property
     def parameters(self):

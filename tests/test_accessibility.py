@@ -169,7 +169,7 @@ def test_a_panel_by_keyboard_alone(scratch):
     assert focused(page) == ("input", "Predict first: the total at the start?")
     page.keyboard.type("2", delay=5)
     page.keyboard.press("Enter")
-    panel.wait_for_status("Your prediction stands")
+    panel.wait_for_status("you predicted 2, it is 2")
     assert "you predicted 2, it is" in panel.table()
     assert focused(page)[0] == "input"
     page.keyboard.press("Tab")

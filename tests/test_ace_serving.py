@@ -308,9 +308,19 @@ def test_replace_keeps_settings_valid():
     assert replace(PlaybookSettings(), mode="rewrite").mode == "rewrite"
 
 
-@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe\x00"])
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe\x00", b"9" * 5_000])
 def test_a_trace_that_is_no_text_or_nests_without_end_is_refused(tmp_path, content):
     path = tmp_path / "trace.json"
     path.write_bytes(content)
     with pytest.raises(ValueError, match="trace.json"):
         load_trace(path)
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: serve_playbook([], {}), "settings must be PlaybookSettings"), (lambda: serve_playbook(even_trace(steps=2), roofline="H100"), "roofline must be a Roofline"),
+    (lambda: ace.playbook_users(-1), "playbook=-1 must be"), (lambda: ace.reuse_with_counters("3", 100), "touched='3' must be a number"),
+    (lambda: random_trace(None), "seed must be a whole number"),
+])
+def test_impossible_arguments_are_refused(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

@@ -94,3 +94,13 @@ def test_descriptions_tell_the_state_that_is_shown():
     looked_at = figures.alt_learning(ace_studies.learning("brief"))
     assert "short general prompt: 7" in looked_at and "25 right lessons and 1 wrong" in looked_at
     assert "goes from -14.9 to +0.0" in figures.alt_catching_up(ace_studies.catching_up())
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: ace_studies.playbook_steps(clean="no"), "clean must be True or False"),
+    (lambda: ace_studies.learning(reflector="no"), "reflector must be True or False"),
+    (lambda: ace_studies.catching_up(collapse="never"), "collapse must be a number from 0 to 1"),
+])
+def test_impossible_arguments_are_refused(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

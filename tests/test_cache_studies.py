@@ -84,3 +84,16 @@ def test_results_print_in_a_line():
     texts = [repr(studies.sort_prompt()), repr(studies.cache_replay()), repr(studies.cache_replay("radix"))]
     assert all("\n" not in text and len(text) < 200 for text in texts)
     assert "0.0% of 114,300 tokens" in texts[0] and "blocks of 16" in texts[1] and "blocks" not in texts[2]
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: studies.cache_replay(trace=[]), "trace must be the path of a file"),
+    (lambda: studies.cache_replay(trace=""), "trace must be the path of a file"),
+    (lambda: studies.cache_replay(cache=["radix"]), "cache must be one of"),
+    (lambda: studies.sort_prompt(system=float("nan")), "place of system must be a number"),
+    (lambda: studies.sort_prompt(task="first"), "place of task must be a number"),
+    (lambda: studies.prompt_order(None), "order must have each of"),
+])
+def test_impossible_arguments_are_refused(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

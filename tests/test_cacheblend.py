@@ -299,3 +299,12 @@ def test_rag_refuses():
     for wrong in (dict(library=5, k=6), dict(k=0), dict(skew=-1), dict(requests=0)):
         with pytest.raises(ValueError):
             cb.rag_study(**wrong)
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: cb.rag_study(seed=None), "seed"), (lambda: cb.rag_places(seed=-1), "seed"), (lambda: cb.layer_study(seed=1.5), "seed"),
+    (lambda: cb.rag_sizes(libraries=100), "libraries=100 must be a list"), (lambda: cb.ttft_table(times=[1]), "times=.* must be a dict"),
+])
+def test_impossible_seeds_and_lists_are_refused(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

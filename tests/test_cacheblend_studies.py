@@ -124,3 +124,8 @@ def test_tables_for_the_text():
     assert log.loc["yes", "reuse, hops 2"].max() < 0.1 < 0.9 < log.loc["no", "reuse, hops 2"].min()
     assert studies.paper_examples().loc["Llama-70B", "TTFT, 15 % (ms)"] == pytest.approx(560)
     assert studies.paper_table().loc["default recompute ratio", "value"] == 15
+
+
+def test_a_controller_that_is_neither_on_nor_off():
+    with pytest.raises(ValueError, match="controller='no' must be True or False"):
+        studies.timing(controller="no")

@@ -115,7 +115,7 @@ def test_the_winners_reason_follows_from_the_prices(extreme):
 
 def test_reasons_of_a_text_longer_than_the_window_name_the_window():
     reason = price(Workload(tokens=1_000_000)).at["cartridge", "reason"]
-    assert "nothing else can answer: context / cached context (1,000,270 tokens, the window has 128,270)" in reason
+    assert "nothing else can answer: context / cached context (prompt and answer: 1,000,270 tokens, the window has 128,270)" in reason
     assert "seldom" not in reason and "200 reads" in reason
 
 
@@ -196,6 +196,28 @@ def test_prices_hold_together(workload):
     more = price(replace(workload, reads=10 * workload.reads))
     assert (more["query"] <= table["query"] * (1 + 1e-12)).all()
     np.testing.assert_allclose(choose(**vars(workload)).curves.loc[1], table["read"] + table["write"] / (sharers / workload.reads))
+
+
+@pytest.mark.parametrize("extreme", EXTREMES[::17], ids=lambda e: "-".join(map(str, e.values())))
+def test_each_memory_is_the_cheapest_between_the_reads_that_are_told(extreme):
+    """At every number of reads drawn, and on both sides of each end told: who is cheapest by its price?"""
+    result = choose(**extreme)
+    told, able = result.cheapest_between(), result.table[result.table["can"]]
+    ends = told.to_numpy()[np.isfinite(told.to_numpy())]
+    sharing = result.workload.users if result.workload.shared else 1
+    for reads in {*choosing.READS[::4], *ends, *(ends + 1), *(ends[ends > 1] - 1)}:
+        price_there = able["read"] + able["write"] / (reads * sharing)
+        best = price_there.index[np.isclose(price_there, price_there.min(), rtol=1e-12, atol=0)]
+        assert set(best) >= set(told.index[(told["least"] <= reads) & (reads <= told["most"])])
+        assert not len(able) or told.eval("least <= @reads <= most").any()
+
+
+def test_the_reads_at_which_a_memory_is_the_cheapest_of_three_lines():
+    result = choose()
+    told = result.cheapest_between()
+    assert [figures.span(*ends) for ends in told.to_numpy()] == ["1", "2 to 8,873", "from 8,874"]
+    assert list(told.index) == ["context", "cached context", "cartridge"]
+    assert told.at["cartridge", "least"] == np.ceil(result.cheaper_from("cartridge", "cached context"))
 
 
 def test_a_small_change_is_cheap_to_append_and_dear_to_retrain():
@@ -346,13 +368,15 @@ def test_tables_and_descriptions_speak_of_the_result():
     assert list(figures.table_choice(choice).index) == list(MEMORIES) and "cached context" in figures.alt_choice(choice)
     assert figures.table_defended(defended).loc["as chosen", "tasks harmed"] == defended.chosen.total["harm"]
     assert figures.table_forgetting(forgotten).loc["places with a trace", "right after"] == str((forgotten.traces["after"] > 0).sum())
+    assert figures.table_forgetting(forgotten).loc["places, right after or later", "50 messages later"] == str(forgotten.left) == "12"
     assert "12 of 15" in figures.alt_forgetting(forgotten)
+    assert figures.table_choice(choice).loc["cached context", "cheapest at (reads)"] == "2 to 8,873"
     nothing = choose(tokens=1_000_000, model="Llama-3-70B")
     assert nothing.best is None and "Nothing" in figures.verdict(nothing) and "weights do not fit" in figures.alt_choice(nothing)
 
 
 @pytest.mark.parametrize("extreme, said", [
-    (dict(), "cached context: 1.72 GPU s a query; next: context, 6.1 times as dear, by reading."),
+    (dict(), "cached context: 1.72 GPU s per query; next: context, 6.1 times as dear, by reading."),
     (dict(tokens=1_000_000), "Nothing else can answer."), (dict(lookup=True), "Nothing costs less."),
     (dict(reads=1), "3 would cost less, but cannot answer"), (dict(model="Llama-3-70B"), "Nothing here can answer"),
     (dict(lookup=True, reads=1_000), "The passages' KV is kept"),
@@ -367,3 +391,14 @@ def test_the_verdict_has_three_lines(extreme, said):
 def test_a_result_that_is_pasted_into_a_cell_is_one_line(study, arguments):
     result = study(**arguments)
     assert repr(result).startswith(type(result).__name__) and "\n" not in repr(result) and len(repr(result)) < 200
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: price(roofline="H100 SXM"), "roofline must be a Roofline"), (lambda: choosing.guide([]), "cases must be a dict"),
+    (lambda: poisoning.defend(labels="no"), "'labels?' must be True or False"), (lambda: poison(None), "defences must be a list"),
+    (lambda: poison("labels"), "defences must be a list"), (lambda: poison((), None), "settings must be PoisonSettings"),
+    (lambda: forgetting.bill(None), "request must be Request"), (lambda: forgetting.bill(Request(), "H100"), "roofline must be a Roofline"),
+])
+def test_impossible_arguments_are_refused(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

@@ -59,7 +59,7 @@ def test_every_control(panels):
 def test_every_panel_is_readable(panels):
     for panel in panels:
         assert panel.title and len(panel.screen.alt) > 20, panel.title
-        assert all(len(control.description) < 45 for control in panel._inputs.values())
+        assert all(len(control.description) < 45 for control in panel.inputs.values())
         at_start = panel.text
         assert " (was " not in at_start and "nan" not in at_start.split(), at_start
 

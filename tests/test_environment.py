@@ -68,7 +68,7 @@ def test_nothing_of_this_machine_in_the_product():
 
 
 def test_house_rule_simulations_do_not_draw():
-    drawing = {"panel.py", "controls.py", "quiz.py"}
+    drawing = {"panel.py", "panel_page.py", "controls.py", "quiz.py"}
     for path in (ROOT / "labkit").glob("*.py"):
         if path.name not in drawing:
             assert not re.search(r"^\s*(import|from) (matplotlib|ipywidgets|anywidget)", path.read_text(), re.M), path.name

@@ -382,3 +382,30 @@ def test_results_print_in_a_line():
 
 def test_the_lengths_of_the_lectures_are_stops_of_the_sliders():
     assert {*kv_studies.CONTEXTS, K128, 250, 48_000} <= {*kv_studies.LENGTHS} and list(kv_studies.LENGTHS) == sorted(kv_studies.LENGTHS)
+
+
+ROOFLINE, LLAMA = Roofline("Llama-3-8B", "H100 SXM"), Model.load("Llama-3-8B")
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: LLAMA.linear_flops("5"), "tokens='5' must be a number"),
+    (lambda: LLAMA.attention_flops(-1), "new=-1 must be"),
+    (lambda: LLAMA.attention_flops(1, float("nan")), "cached=nan must be"),
+    (lambda: LLAMA.decode_attention_flops(None), "context=None must be"),
+    (lambda: LLAMA.numbers_per_token("windowed"), "choose full or window"),
+    (lambda: LLAMA.need("weight"), "did you mean weight_bytes"),
+    (lambda: ROOFLINE.gpu_seconds_per_query(1000, cached=500), "cached=500 must be True or False"),
+    (lambda: Gpu("mine", [80e9]), "memory_bytes=.* must be one number"),
+    (lambda: RoundNumbers(memory_bytes=[80e9, 90e9]), "must be one number"),
+    (lambda: break_even_queries(100, "3"), "gpu_seconds_before='3' must be a number"),
+    (lambda: break_even_queries(100, 3, -1), "gpu_seconds_after=-1 must be a number, at least 0"),
+    (lambda: break_even_queries(100, float("nan")), "gpu_seconds_before=nan"),
+    (lambda: kv_studies.latency(context=[1000, 2000]), "context=.* must be one number"),
+    (lambda: kv_studies.latency(answer=None), "answer=None must be"),
+    (lambda: kv_studies.serving(context="120k"), "context='120k' must be a number"),
+    (lambda: kv_studies.serving(context=0.5), "context=0.5 must be at least 1"),
+    (lambda: kv_studies.cache_sizes(window="no"), "window='no' must be True or False"),
+])
+def test_impossible_numbers_are_refused_by_name(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

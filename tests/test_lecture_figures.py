@@ -114,3 +114,9 @@ def test_all_faults_are_told_at_once(put):
     told = str(caught.value).splitlines()
     assert len(told) == 5 and all(any(words in line for line in told) for words in
                                   ("'tolernace'", "1 +", "absolute=-1", "[l14-x]: no such", "[l14-prefill-128k]: here='1 / 0' fails"))
+
+
+@pytest.mark.parametrize("notebook", [0, 8, "1", True, None, 1.5])
+def test_there_are_seven_notebooks_to_compare(notebook):
+    with pytest.raises(ValueError, match="must be a whole number from 1 to 7"):
+        ledger.compare(notebook)

@@ -135,3 +135,40 @@ def test_one_conversation_may_stand_alone(tmp_path):
 def test_impossible_questions_to_the_data(dialogues, bad):
     with pytest.raises(ValueError):
         evidence_recall(dialogues, **bad)
+
+
+@pytest.mark.parametrize("spoil, says", [
+    (lambda sample: sample.update(conversation=[]), "tiny-1: conversation must be an object"),
+    (lambda sample: sample["conversation"].update(session_1="text"), "tiny-1: session_1 must be a list; got 'text'"),
+    (lambda sample: sample["conversation"]["session_1"].insert(1, None), "tiny-1: session_1, turn 2 must be an object"),
+    (lambda sample: sample["conversation"]["session_1"][0].pop("dia_id"), "session_1, turn 1: dia_id must be a text; got None"),
+    (lambda sample: sample["conversation"]["session_1"][0].update(speaker=5), "turn 1: speaker must be a text; got 5"),
+    (lambda sample: sample["conversation"]["session_1"][0].update(text=[1]), "turn 1: text must be a text"),
+    (lambda sample: sample.update(qa=5), "tiny-1: qa must be a list"),
+    (lambda sample: sample["qa"].insert(0, "what"), "tiny-1: question 1 must be an object"),
+    (lambda sample: sample["qa"][0].pop("question"), "question 1: question must be a text"),
+    (lambda sample: sample["qa"][0].update(category=9), "question 1: category must be one of 1, 2, 3, 4, 5; got 9"),
+    (lambda sample: sample["qa"][0].update(category=1.5), "question 1: category must be one of"),
+    (lambda sample: sample["qa"][0].pop("category"), "question 1: category must be one of 1, 2, 3, 4, 5; got None"),
+    (lambda sample: sample["qa"][0].update(evidence=5), "question 1: evidence must be a list"),
+])
+def test_a_damaged_conversation_says_where(tmp_path, spoil, says):
+    samples, path = json.loads(TINY.read_text()), tmp_path / "locomo.json"
+    spoil(samples[0])
+    path.write_text(json.dumps(samples))
+    with pytest.raises(ValueError, match=says):
+        read_locomo(path)
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"9" * 5_000, b"\xff\xfe"])
+def test_a_file_that_cannot_be_json(tmp_path, content):
+    path = tmp_path / "locomo.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="locomo.json is not a JSON file"):
+        read_locomo(path)
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path):
+    path = tmp_path / "locomo.json"
+    path.write_bytes(b"\xef\xbb\xbf" + TINY.read_bytes())
+    assert len(read_locomo(path)) == 2

@@ -415,3 +415,8 @@ def test_numpys_small_integers_do_not_overflow():
 def test_one_module_speaks_the_whole_vocabulary():
     assert memgpt.serve_session is serve_session
     assert doctest.testmod(memgpt) == (0, 2)
+
+
+def test_settings_of_a_wrong_kind_are_refused():
+    with pytest.raises(ValueError, match="settings must be ServeSettings"):
+        serve_session(even_session(turns=2), {"window": 8000})

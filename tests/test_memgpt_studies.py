@@ -105,3 +105,19 @@ def test_bars_stand_on_their_calls():
 def test_results_print_in_a_line(call, says):
     text = repr(call())
     assert says in text and "\n" not in text and len(text) < 200
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: studies.main_context(window=[900]), "window"), (lambda: studies.main_context(warn=[0.7]), "warn"),
+    (lambda: studies.prefill_by_cause(p_save=[0.5]), "p_save"), (lambda: studies.prefill_by_cause(compare="no"), "compare must be True or False"),
+    (lambda: studies.recall_curves(without_warning="no"), "without_warning must be True or False"),
+    (lambda: studies.recall_curves(sessions=np.array([5, 10])), "sessions=.* must be one of"),
+    (lambda: memgpt.recall_study(5, settings=None), "settings must be RecallSettings"),
+    (lambda: memgpt.recall_curve(sessions=()), "sessions must be a list"),
+    (lambda: memgpt.james_edit(settings={}), "settings must be AgentSettings"),
+    (lambda: memgpt.nested_lookup(seed=None), "seed"), (lambda: memgpt.paged_search(seed=-1), "seed"),
+    (lambda: memgpt.paged_search(patience=3), "patience must be a list"),
+])
+def test_impossible_arguments_are_refused(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

@@ -184,3 +184,8 @@ def test_the_sample_is_what_its_generator_makes():
     assert module.sample() == [r._asdict() for r in read_trace(SAMPLE)]
     assert SAMPLE.stat().st_size < 100_000
     assert 200 <= len(module.sample()) <= 400
+
+
+def test_a_trace_of_a_wrong_kind_is_refused():
+    with pytest.raises(ValueError, match="trace must be a path, or lines or entries of a trace; got None"):
+        list(read_trace(None))

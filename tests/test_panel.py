@@ -82,7 +82,7 @@ def test_a_move_shows_the_difference(panel):
 
 
 def test_widget_moves_like_set(panel):
-    panel._inputs["slope"].value = 4
+    panel.inputs["slope"].value = 4
     text, png = panel.text, panel.png
     panel.reset()
     panel.set(slope=4)
@@ -128,7 +128,7 @@ def test_set_refuses_impossible_values_and_moves_nothing(panel, values, message)
 
 def test_a_value_between_two_stops(panel):
     panel.set(offset=0.123)
-    assert panel.params["offset"] == 0.123 and panel._inputs["offset"].label == "12.3 %"
+    assert panel.params["offset"] == 0.123 and panel.inputs["offset"].label == "12.3 %"
 
 
 def test_controls_must_be_parameters():
@@ -192,11 +192,11 @@ def test_a_training_after_a_slider_move_is_a_task_and_the_newest_wins(monkeypatc
         panel = Panel(slow, draw, table, steps=(2, 9, 4))
         closed.clear()
         panel.screen.observe(lambda change: seen.append(change.new), names="status")
-        panel._inputs["steps"].value = 9
+        panel.inputs["steps"].value = 9
         first = panel.task
         for _ in range(4):
             await asyncio.sleep(0)
-        panel._inputs["steps"].value = 6
+        panel.inputs["steps"].value = 6
         await asyncio.gather(first, panel.task, return_exceptions=True)
         return panel, first
 
@@ -213,7 +213,7 @@ def test_a_training_that_fails_midway_says_so():
 
     async def story():
         panel = Panel(breaks, draw, table, steps=(2, 9, 4))
-        panel._inputs["steps"].value = 9
+        panel.inputs["steps"].value = 9
         await panel.task
         return panel
 
@@ -269,9 +269,9 @@ def test_tables_of_any_shape():
 
 
 def test_each_slider_says_what_it_holds(panel):
-    for child in panel._inputs.values():
+    for child in panel.inputs.values():
         assert child.description
-    assert isinstance(panel._inputs["bad"], widgets.Checkbox)
+    assert isinstance(panel.inputs["bad"], widgets.Checkbox)
 
 
 def test_controls():
@@ -380,7 +380,7 @@ def test_a_move_made_by_the_simulation_itself_is_the_newer_one():
 def test_a_finished_training_is_no_task():
     async def story():
         panel = Panel(train, draw, table, steps=(2, 9, 4))
-        panel._inputs["steps"].value = 6
+        panel.inputs["steps"].value = 6
         await panel.task
         return panel
 
@@ -455,3 +455,65 @@ def test_reset_shows_the_start_again_without_running_it():
     assert panel.text != start[1] and runs == [2, 7]
     panel.reset()
     assert (panel.png, panel.text) == start and runs == [2, 7] and panel.screen.status == "back at the start"
+
+
+@pytest.mark.parametrize("make, says", [
+    (lambda: log_slider(1, 10, 5, per_decade=1e300), "10,000 stops"),
+    (lambda: log_slider(1, 10, 5, per_decade=-1), "per_decade must be a number of stops above 0"),
+    (lambda: log_slider(1e-320, 10, 5), "a positive low end"),
+    (lambda: stops(None, 1), "stops must be a list"),
+    (lambda: choice("abc"), "options must be a list"),
+    (lambda: slider(0, 1, 0, label=5), "a label must be a text"),
+    (lambda: slider(0, 1, 0, text="x"), "text must be a function"),
+])
+def test_a_control_that_cannot_be_is_refused(make, says):
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+@pytest.mark.parametrize("pieces, says", [
+    ({"simulate": None}, "simulate must be a function"), ({"draw": None}, "draw must be a function"), ({"table": 5}, "table must be a function"),
+    ({"alt": "a text"}, "alt must be a function"), ({"predict": "How many?"}, "predict must be a Prediction"),
+    ({"draw": lambda fig, result: 5}, "draw must return a function"),
+    ({"draw": lambda fig, result: lambda result: fig.subplots().plot([0, 1])[0]}, "update must return a list of the artists"),
+])
+def test_a_panel_of_wrong_pieces_says_which(pieces, says):
+    given = {"simulate": simulate, "draw": draw, "table": table} | pieces
+    with pytest.raises(ValueError, match=says):
+        Panel(given.pop("simulate"), given.pop("draw"), given.pop("table"), slope=(1, 10, 2), **given)
+
+
+@pytest.mark.parametrize("wrong, says", [({"question": None}, "question must be a text"), ({"truth": 5}, "truth must be a function"), ({"at": 5}, "at must be a dict")])
+def test_a_prediction_of_wrong_pieces_says_which(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        Prediction(**{"question": "How many?", "truth": len} | wrong)
+
+
+def test_a_truth_that_is_no_number_is_said_and_nothing_is_committed():
+    asks = Panel(simulate, draw, table, predict=Prediction("How many?", lambda result: "many"), slope=(1, 10, 2))
+    before = asks.text
+    with pytest.raises(ValueError, match="'How many\\?' must be a number, but its function gives 'many'"):
+        asks.predict(3)
+    assert asks.text == before
+
+
+@pytest.mark.parametrize("text, question, number", [
+    ("900 ms", "TTFT (ms)?", 900), ("900ms", "TTFT (ms)?", 900), ("1.5k tokens", "tokens of prefill?", 1_500), ("3 points", "points behind?", 3),
+    ("40 %", "share (%)?", 40), ("40 %", "share?", 0.4), ("12k tokens/s", "tokens/s at 120k?", 12_000), ("5 k", "the k of RAG?", 5_000)])
+def test_a_prediction_may_carry_the_unit_that_is_asked_for(text, question, number):
+    assert read_number(text, asked=question) == pytest.approx(number)
+
+
+@pytest.mark.parametrize("text", ["0.9 s", "ms", "", "s ms", "900 ms ms2", True, None])
+def test_no_other_unit_is_taken(text):
+    with pytest.raises(ValueError, match="is not a number; write one such as 12"):
+        read_number(text, asked="TTFT (ms)?")
+
+
+def test_the_old_value_stands_beside_numbers_not_beside_sentences():
+    words = {1: "the first of all the reasons", 2: "another reason, as long as that"}
+    panel = Panel(lambda n=1: n, lambda fig, result: None, lambda n: pd.DataFrame({"n": [n], "why": [words[n]]}, index=["row"]), n=(1, 2, 1))
+    panel.set(n=2)
+    assert "2 (was 1)" in panel.text and "was the first" not in panel.text
+    _, number, why = panel.screen.table["rows"][0]
+    assert number["changed"] and why["changed"] and number["was"] == "1" and why["was"] == ""

@@ -212,3 +212,20 @@ def test_a_table_that_is_none(spoil, spoilt, words):
     path.write_text(spoilt(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(ValueError, match=words):
         Model.load("Llama-3-8B")
+
+
+@pytest.mark.parametrize("spoilt, words", [
+    (lambda text: text.replace("Meta-Llama-3-8B|", "Mistral-7B-v0.1|", 1), "more than one model is called.*Llama-3-8B and Mistral-7B-v0.1"),
+    (lambda text: text.replace("\n", ",x\n").replace(",x\n", "\n", 1), "more cells than the header"),
+])
+def test_a_table_that_would_be_read_wrong_is_refused(spoil, spoilt, words):
+    path = reference.data_folder() / "models.csv"
+    path.write_text(spoilt(path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(ValueError, match=words):
+        Model.load("Mistral-7B-v0.1")
+
+
+def test_a_missing_table_is_named(spoil):
+    (reference.data_folder() / "gpus.csv").unlink()
+    with pytest.raises(ValueError, match="gpus.csv cannot be read"):
+        Gpu.load("H100 SXM")

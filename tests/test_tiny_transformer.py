@@ -245,3 +245,20 @@ def test_study_is_the_four_readings(model):
     assert study.accuracy.to_dict("index") == {way: reading.accuracy for way, reading in zip(study.accuracy.index, expected)}
     assert blend_study(0.4, bridging=0.13, sequences=20, seed=5).full is study.full         # kept for the next move
     assert blend_study(0.2, "random", 0.13, sequences=20, seed=5).blend is study.random
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", bytes(range(256))])
+def test_weights_that_cannot_be_read_are_refused(tmp_path, content):
+    path = tmp_path / "weights.npz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="weights.npz cannot be read as a file of weights"):
+        TinyTransformer.load(path)
+
+
+def test_weights_that_are_no_numbers_and_a_seed_that_is_none_are_refused(tmp_path):
+    path = tmp_path / "weights.npz"
+    np.savez(path, head=np.array([1.0, np.nan]))
+    with pytest.raises(ValueError, match="the weights head must be finite numbers"):
+        TinyTransformer.load(path)
+    with pytest.raises(ValueError, match="seed"):
+        sample(2, seed=None)

@@ -195,6 +195,7 @@ def test_check_wants_the_exact_text(tmp_path, saved, text):
         (b"[]", "not a notebook of format 4"),
         (b'{"nbformat": 3, "worksheets": []}', "not a notebook of format 4"),
         (b'{"nbformat": 4, "cells": [1]}', "not a notebook of format 4"),
+        (b'{"nbformat": 4, "cells": [{"cell_type": 5}]}', "cell 1 has the cell_type 5; allowed are code, markdown, raw"),
         (b'{"nbformat": 4, "cells": [{"cell_type": "code"}]}', "not a valid notebook: .*required"),
     ],
 )

@@ -156,10 +156,13 @@ def read(path):
     if not isinstance(cells, list) or nb.get("nbformat") != 4 or not all(isinstance(cell, dict) for cell in cells):
         raise NotebookProblem("JSON, but not a notebook of format 4 (an object with nbformat 4 and a list of cells)")
     nb.setdefault("metadata", {})
+    for number, cell in enumerate(cells, start=1):
+        if cell.get("cell_type") not in ("code", "markdown", "raw"):
+            raise NotebookProblem(f"not a valid notebook: cell {number} has the cell_type {cell.get('cell_type')!r}; allowed are code, markdown, raw")
     with_ids = dict(nb, cells=[dict(cell, id=new) for cell, new in zip(cells, cell_ids(cells))], nbformat_minor=5)
     for problem in nbformat.validator.iter_validate(with_ids, version=4, version_minor=5):
         raise NotebookProblem(f"not a valid notebook: {str(problem).splitlines()[0]}")
-    return nbformat.v4.reads(text), text
+    return nbformat.v4.reads(json.dumps(nb)), text
 
 
 def to_text(nb):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 
 import matplotlib as mpl
+from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
@@ -22,12 +24,17 @@ class Canvas:
             self.figure = Figure(figsize=size, dpi=96 * _RATIO, layout="constrained")
             self._agg = FigureCanvasAgg(self.figure)
             self._update = draw(self.figure, result)
+        if self._update is not None and not callable(self._update):
+            raise ValueError(f"draw must return a function update(result), or None, not {self._update!r:.60}")
         self._background = self._frame = None
 
     def paint(self, result) -> bytes:
         """The picture of `result` as PNG."""
         with mpl.rc_context(style.RC):
             moved = self._update(result) if self._update is not None else None
+            moved = list(moved) if isinstance(moved, Iterable) else moved
+            if moved is not None and not (isinstance(moved, list) and all(isinstance(each, Artist) for each in moved)):
+                raise ValueError(f"update must return a list of the artists that it moved, or None, not {moved!r:.60}")
             moving = sorted(moved or (), key=lambda artist: artist.get_zorder())
             fresh = [artist for artist in moving if not artist.get_animated()]
             for artist in fresh:
