@@ -274,8 +274,9 @@ class Model:
 
 
 def model_names():
-    """Names of the models in data/models.csv, for a dropdown."""
-    return list(reference.models()["name"])
+    """Names of the models in data/models.csv whose weights are known, for a dropdown: the others have bytes, but no seconds."""
+    models = reference.models()
+    return list(models["name"][models["weight_bytes"].notna() & models["block_params"].notna()])
 
 
 def _area(length, window):

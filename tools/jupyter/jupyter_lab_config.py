@@ -1,6 +1,7 @@
 """What `make lab` gives to JupyterLab: jupyter lab --config=tools/jupyter/jupyter_lab_config.py"""
 
 import sys
+import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -16,6 +17,9 @@ def tidy_on_save(model, **kwargs):
     if model["type"] == "notebook" and isinstance(model.get("content"), dict):
         model["content"] = tidy(model["content"])
 
+
+# Jupyter reads this file twice and warns that the hook replaces itself.
+warnings.filterwarnings("ignore", message="Overriding existing pre_save_hook")
 
 c = get_config()  # noqa: F821  (given by Jupyter)
 c.ContentsManager.pre_save_hook = tidy_on_save
