@@ -292,6 +292,6 @@ def check_count(name, value, least, most=None):
 def check_real(name, value, least, most=np.inf, above=False):
     """ValueError unless value is a finite number of at least (or `above`) `least` and at most `most`."""
     real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
-    if not real or not np.isfinite(value) or not least <= value <= most or (above and value == least):
+    if not real or not abs(value) <= 1e300 or not least <= value <= most or (above and value == least):
         raise ValueError(f"{name}={value!r} must be a finite number {'above' if above else 'of at least'} {least}"
                          + (f" and at most {most:g}" if most < np.inf else ""))

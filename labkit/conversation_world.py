@@ -14,20 +14,30 @@ from labkit.conversation_text import CHANGING_KEYS, CONSTANT_KEYS, KEYS, RELATIO
 
 N_KEYS = len(KEYS)
 FIRST_ROLE = N_KEYS - len(ROLE_KEYS)
+LARGEST = 1e300  # so that sums stay finite
+MAX_TURNS = 100_000  # 100 MB of embeddings
 MIN_TURNS = 200  # a shorter conversation has no room for its facts
 STATEMENT, PERSON_FACT, TOPIC, PERSON, SMALL_TALK = range(5)  # kinds of message
 
 
 def check_number(name, value, low=-np.inf, high=np.inf):
     """Raise ValueError unless `value` is a finite number in low..high."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not np.isfinite(value) or not low <= value <= high:
+    real = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+    if not real or not -LARGEST <= value <= LARGEST or not low <= value <= high:
         raise ValueError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
 
 
-def check_count(name, value, low=1):
-    """Raise ValueError unless `value` is a whole number of at least `low`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or value < low:
-        raise ValueError(f"{name} must be a whole number of at least {low}, not {value!r}")
+def check_count(name, value, low=1, high=10**9):
+    """Raise ValueError unless `value` is a whole number in low..high."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not low <= value <= high:
+        raise ValueError(f"{name} must be a whole number of at least {low} (and at most {high:,}), not {value!r}")
+
+
+def check_flags(owner, **flags):
+    """Raise ValueError unless all are True or False."""
+    for name, value in flags.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"{owner}{name} must be True or False, not {value!r}")
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ The systems stand in :mod:`labkit.memory_reading` and :mod:`labkit.memory_writin
 (L14, sections 3.3 and 6.2, exercise 2).
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 
 from labkit.conversation import QUESTION_KINDS, Conversation
-from labkit.conversation_world import check_count, check_number
+from labkit.conversation_world import check_count, check_flags, check_number
 from labkit.kv_cost import ANSWER_TOKENS, QUESTION_TOKENS, Roofline
 from labkit.memory_protocol import FACT_TOKENS, Answers, Memory
 from labkit.memory_reading import FullContext, MemGptStyle, Rag
@@ -44,8 +45,12 @@ CALL_TOKENS = 50  # tokens a call writes that is not the answer: a search, or an
 def named(systems):
     """Systems by name: a mapping stays, a list gets its labels, a single system becomes a mapping of one."""
     if hasattr(systems, "items"):
+        if wrong := [name for name, system in systems.items() if not hasattr(system, "build")]:
+            raise ValueError(f"systems are objects with build(conversation); {wrong[0]!r} is none")
         return dict(systems)
-    systems = [systems] if hasattr(systems, "build") else list(systems)
+    systems = [systems] if hasattr(systems, "build") else list(systems) if isinstance(systems, Iterable) else systems
+    if not isinstance(systems, list) or not all(hasattr(system, "build") for system in systems):
+        raise ValueError(f"systems are objects with build(conversation), in a mapping or a list; got {systems!r:.100}")
     labels = [system.label for system in systems]
     return {label if labels.count(label) == 1 else repr(system): system for label, system in zip(labels, systems)}
 
@@ -72,6 +77,8 @@ def evaluate(systems, conversations):
         Without a system or without a conversation.
     """
     systems = named(systems)
+    if not isinstance(conversations, Iterable):
+        raise ValueError(f"conversations must be a list of Conversation, not {conversations!r:.100}")
     sums = {name: np.zeros((5, len(QUESTION_KINDS))) for name in systems}  # right, tokens, calls, prefix, questions by kind
     writes = {name: np.zeros(3) for name in systems}
     count = 0
@@ -115,6 +122,9 @@ def length_study(lengths=(600, 1_200, 2_400, 4_800), count=90, seed=0, systems=N
         As `evaluate`, with a column turns in front.
     """
     check_count("count", count)
+    lengths = tuple(lengths)
+    if not lengths:
+        raise ValueError("lengths must name at least one length in turns")
     systems = LENGTH_SYSTEMS if systems is None else systems
     return _length_study(tuple(lengths), count, seed, tuple(named(systems).items())).copy()
 
@@ -175,6 +185,10 @@ def gpu_seconds(results, roofline=None, prefix_cached=True, answer_tokens=ANSWER
         system, once and a_question (GPU seconds), extra_assumed (GPU seconds of the graph's extra calls, not in `once`).
     """
     roofline = Roofline("Llama-3-8B", "H100 SXM") if roofline is None else roofline
+    if not isinstance(roofline, Roofline):
+        raise ValueError(f"roofline must be a kv_cost.Roofline, as Roofline('Llama-3-8B', 'H100 SXM'), not {roofline!r:.100}")
+    check_flags("", prefix_cached=prefix_cached)
+    check_count("answer_tokens", answer_tokens)
     rows = []
     for row in results[results.kind == "all"].itertuples():
         prefix = row.prefix_tokens if prefix_cached else 0.0
@@ -223,7 +237,10 @@ def reads_per_write(results, questions=(1, 3, 10, 30, 100, 300, 1_000), roofline
     DataFrame
         system, accuracy, questions, prefill (tokens), gpu_seconds.
     """
-    asked = np.asarray(questions, float)
+    try:
+        asked = np.asarray(questions, float)
+    except (TypeError, ValueError):
+        asked = np.empty((0, 0))
     if asked.ndim != 1 or not len(asked) or not np.all(asked >= 0):
         raise ValueError(f"questions must be a list of numbers of at least 0, not {questions!r}")
     seconds = gpu_seconds(results, roofline, prefix_cached).set_index("system")

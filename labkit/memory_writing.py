@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from labkit.conversation_world import FIRST_ROLE, N_KEYS, check_count, check_number
+from labkit.conversation_world import FIRST_ROLE, N_KEYS, check_count, check_flags, check_number
 from labkit.memory_protocol import FACT_TOKENS, Answers, Memory, answered, top
 
 EXTRACTION_PROMPT = 1_000 + 430 + 85  # tokens: instructions, the last 10 messages, the new pair (L14, exercise 2)
@@ -146,6 +146,10 @@ class Mem0(ExtractionSettings):
     update_in_place: bool = False  # write a change as UPDATE, which keeps the memory's id, instead of DELETE + ADD
     label = "mem0"
 
+    def __post_init__(self):
+        super().__post_init__()
+        check_flags("Mem0.", update_in_place=self.update_in_place)
+
     def build(self, conversation):
         """The memory of one conversation."""
         return Mem0Memory(self, conversation)
@@ -190,6 +194,7 @@ class Mem0Graph(ExtractionSettings):
         super().__post_init__()
         check_count("Mem0Graph.best", self.best, 0)
         check_count("Mem0Graph.history", self.history, 0)
+        check_flags("Mem0Graph.", graph=self.graph, old_versions_compete=self.old_versions_compete)
 
     def build(self, conversation):
         """The memory of one conversation."""
@@ -256,6 +261,7 @@ class AddOnly:
         check_number("AddOnly.recall", self.recall, 0, 1)
         check_count("AddOnly.k", self.k)
         check_count("AddOnly.s", self.s)
+        check_flags("AddOnly.", drop_repeats=self.drop_repeats)
 
     def build(self, conversation):
         """The memory of one conversation."""

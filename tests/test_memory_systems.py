@@ -470,3 +470,26 @@ def test_impossible_settings(system, bad):
 def test_extreme_settings_still_answer(system, worlds):
     table = system.build(worlds[0]).answer()
     assert len(table) == len(worlds[0].questions) and (table.tokens >= 0).all()
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda r: ms.gpu_seconds(r, "H100"), "roofline must be a kv_cost.Roofline"),
+    (lambda r: ms.gpu_seconds(r, prefix_cached="no"), "prefix_cached must be True or False"),
+    (lambda r: ms.gpu_seconds(r, answer_tokens=None), "answer_tokens must be a whole number"),
+    (lambda r: ms.reads_per_write(r, "abc"), "questions must be a list of numbers"),
+    (lambda r: ms.evaluate(None, []), "objects with build"),
+    (lambda r: ms.evaluate("abc", []), "objects with build"),
+    (lambda r: ms.evaluate({"mine": 3}, []), "'mine' is none"),
+    (lambda r: ms.evaluate(ms.SYSTEMS, None), "conversations must be a list"),
+    (lambda r: ms.length_study(lengths=()), "at least one length"),
+    (lambda r: ms.Mem0(update_in_place="no"), "Mem0.update_in_place must be True or False"),
+    (lambda r: ms.Mem0Graph(graph=1), "Mem0Graph.graph must be True or False"),
+    (lambda r: ms.AddOnly(drop_repeats=None), "AddOnly.drop_repeats must be True or False"),
+    (lambda r: ms.Rag(chunk=10**30), "at most 1,000,000,000"),
+    (lambda r: ms.FullContext(alpha=10**400), "must be a number"),
+    (lambda r: conversations(1, seed=None), "seed must be a whole number"),
+    (lambda r: Conversation.generate(0, 10**30), "at most 100,000"),
+])
+def test_bad_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(ms.evaluate({"full": ms.FullContext()}, conversations(1)))
