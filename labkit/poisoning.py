@@ -13,8 +13,9 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
+from labkit import checks
 from labkit.ace import Delta, Playbook
-from labkit.model import check, check_whole
+from labkit.model import check
 from labkit.poisoning_exposure import INSTRUCTION, exposure
 
 __all__ = ["DEFENCES", "INSTRUCTION", "Defended", "PoisonSettings", "Poisoning", "defend", "exposure", "poison", "replay"]
@@ -50,7 +51,7 @@ class PoisonSettings:
     def __post_init__(self):
         for f in fields(self):
             if f.type is int:
-                check_whole(f.name, getattr(self, f.name), 0 if f.name.endswith("tokens") or f.name == "first" else 1, "PoisonSettings")
+                checks.whole(f"PoisonSettings: {f.name}", getattr(self, f.name), 0 if f.name.endswith("tokens") or f.name == "first" else 1)
             else:
                 check(f"PoisonSettings: {f.name}", getattr(self, f.name), 0, 1)
         if self.first >= self.tasks:
@@ -175,7 +176,7 @@ def poison(defences=(), settings=PoisonSettings(), seeds=SEEDS):
         raise ValueError(f"poison: settings must be PoisonSettings(...); got {settings!r}")
     if unknown := set(defences) - set(DEFENCES):
         raise ValueError(f"defences must be some of {', '.join(DEFENCES)}; got {', '.join(map(repr, sorted(unknown)))}")
-    check_whole("seeds", seeds, 1, "poison")
+    checks.whole("poison: seeds", seeds, 1)
     s, r = settings, rates(defences, settings)
     world = draw_world(seeds, s.tasks, s.first, (s.own, s.web, s.planted), s.concerned)
     stopped = world.review < np.array([r.false_alarm, r.false_alarm, r.catch])
@@ -257,8 +258,7 @@ def defend(labels=False, review=False, expiry=False, user=False, catch=0.90, fol
     concerned : share of the tasks that the instruction concerns.
     """
     for name, value in zip(DEFENCES, (labels, review, expiry, user)):
-        if not isinstance(value, (bool, np.bool_)):
-            raise ValueError(f"defend: the defence {name!r} must be True or False; got {value!r}")
+        checks.flag(f"defend: the defence {name!r}", value)
     settings = PoisonSettings(catch=catch, follow_labelled=follow_labelled, life=life, look=look, concerned=concerned)
     on = tuple(name for name, value in zip(DEFENCES, (labels, review, expiry, user)) if value)
     sets = {"no defence": (), **{f"{name} alone": (name,) for name in DEFENCES}, "all four": tuple(DEFENCES), "as chosen": on}

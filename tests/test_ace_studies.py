@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from labkit import ace, ace_studies
 from labkit.figures import ace as figures
+from labkit.figures.canvas import Canvas
 
 
 @pytest.mark.parametrize("sections", ace_studies.SECTIONS)
@@ -87,6 +89,21 @@ def test_the_picture_of_a_task_does_not_tell_of_later_ones():
     for step in (1, 7, 16):
         moved = update(ace_studies.playbook_steps(step))
         assert [len(line.get_xdata()) for line in moved if isinstance(line, Line2D) and line.get_marker() in "os"] == [step, step]
+
+
+def test_lines_of_the_prompt_stay_in_their_column_and_use_its_width():
+    """The drawn outlines against the axes, every task: none is wider, and the widest is cut no sooner than it must be."""
+    canvas = Canvas(figures.draw_playbook_steps, ace_studies.playbook_steps(), (9.8, 5.6))
+    for step in range(1, 17):
+        canvas.paint(ace_studies.playbook_steps(step, clean=False))
+        for text in (artist for ax in canvas.figure.axes for artist in ax.collections if isinstance(artist, PathCollection)):
+            column = text.axes.get_window_extent().width * 72 / canvas.figure.dpi
+            widths = [path.get_extents().width for path in text.get_paths()]
+            assert max(widths) < column - 4 and (step < 3 or max(widths) > column - 40)
+
+
+def test_a_wrong_lesson_can_be_read():
+    assert ace_studies.playbook_steps(7).changes[0] == "sai-00005 added: Never send two messages on one day."
 
 
 def test_descriptions_tell_the_state_that_is_shown():

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.collections import PathCollection
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.textpath import TextPath
+from matplotlib.textpath import TextPath, text_to_path
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from matplotlib.transforms import Affine2D
 
@@ -22,7 +22,8 @@ from labkit.figures.prefix_cache import PromptStack
 
 # -- the playbook, step by step ------------------------------------------------------------------------------------
 
-_ROWS, _CUT = 13, 50  # lines of a prompt, and characters of a line, that there is room for
+_ROWS, _COLUMNS = 13, (1.1, 1)  # lines of a prompt that there is room for, and of what width: counters make lines longer
+_FONT = FontProperties(family=style.RC["font.family"], size=12)
 _HELD, _NEW = "#B3DCEF", "#F7DFB2"  # pale blue and pale orange, so that black text can be read on both
 
 
@@ -30,7 +31,8 @@ def draw_playbook_steps(fig, result: PlaybookSteps):
     """The prompt of one task as text, once a rendering, coloured by what the cache held; below, the share of each prompt so far."""
     top, bottom = fig.subfigures(2, 1, height_ratios=(2.6, 1))  # so that the labels below don't narrow the text above
     columns = {}
-    for ax, name in zip(top.subplots(1, 2), RENDERINGS):
+    room = {name: 72 * fig.get_figwidth() * part / sum(_COLUMNS) - 16 for name, part in zip(RENDERINGS, _COLUMNS)}  # points
+    for ax, name in zip(top.subplots(1, 2, width_ratios=_COLUMNS), RENDERINGS):
         ax.set(xlim=(0, 1), ylim=(_ROWS, 0), title=name)
         ax.axis("off")
         blocks = [ax.add_patch(Rectangle((0, 0), 1, 0, facecolor=colour)) for colour in (_HELD, _NEW)]
@@ -52,7 +54,7 @@ def draw_playbook_steps(fig, result: PlaybookSteps):
             kept = sum(cached for _, cached in lines)
             held.set_height(kept)
             new.set(y=kept, height=len(lines) - kept)
-            text.set_paths([_outline(shorten(line)) for line, _ in lines])
+            text.set_paths([_outline(shorten(line, room[name])) for line, _ in lines])
             text.set_offsets([(0.008, row + 0.68) for row in range(len(lines))])
             sizes = result.sizes[name].loc[: result.step]  # what comes later is not told
             share[name].set_data(sizes.index, sizes["hit"] / sizes["prompt"])
@@ -66,12 +68,14 @@ def draw_playbook_steps(fig, result: PlaybookSteps):
 @lru_cache(maxsize=512)
 def _outline(line):
     """A line of text as one path in points: drawn seven times faster than as text, glyph by glyph."""
-    return TextPath((0, 0), line, size=12, prop=FontProperties(family=style.RC["font.family"]))
+    return TextPath((0, 0), line, prop=_FONT)
 
 
-def shorten(line: str) -> str:
-    """A line that fits its column."""
-    return line if len(line) <= _CUT else line[: _CUT - 1] + "…"
+@lru_cache(maxsize=512)
+def shorten(line: str, room: float) -> str:
+    """A line that fits a column of so many points."""
+    fits = [line, *(line[:n].rstrip() + "…" for n in range(len(line) - 1, 0, -1))]
+    return next(text for text in fits if text_to_path.get_text_width_height_descent(text, _FONT, False)[0] <= room)
 
 
 def table_playbook_steps(result: PlaybookSteps) -> pd.DataFrame:
@@ -278,6 +282,6 @@ def table_catching_up(result: CatchingUp) -> pd.DataFrame:
 def alt_catching_up(result: CatchingUp) -> str:
     """What the curves show now."""
     worst, best = 100 * result.sweep["gap"].iloc[[0, -1]]
-    often = COLLAPSES.get(result.collapse, f"{result.collapse:.3g} a rewrite")
+    often = COLLAPSES.get(result.collapse, f"{result.collapse:.3g} per rewrite")
     return (f"As a rewrite loses fewer lessons, from 10 % to none, rewriting - appending goes from {worst:+.1f} to {best:+.1f} points "
             f"(collapses: {often}; feedback right in {result.reliability:.0%}; no adaptation: {result.base:.1%}).")

@@ -15,39 +15,37 @@ from labkit.poisoning import DEFENCES, Defended
 
 # -- panel 1: the price of remembering -------------------------------------------------------------------------------
 
-_LOOKS = {  # colour, dash, marker, hatching; relatives share a colour
-    "context": (style.BLACK, "-", "P", ""), "cached context": (style.BLUE, "-", "o", ""), "shared prefix": (style.SKY, "--", "s", "//"),
-    "RAG": (style.ORANGE, "-", "^", ""), "RAG, blended": (style.ORANGE, ":", "v", ".."), "MemGPT": (style.GREEN, "-.", "D", "xx"),
-    "mem0": (style.PURPLE, "--", "X", "//"), "mem0 graph": (style.PURPLE, "-", "*", ""), "cartridge": (style.VERMILION, "-", "s", ""),
-    "playbook": (style.GREY, "-", "h", ""),
+_LOOKS = {  # colour, dash, marker; relatives share a colour
+    "context": (style.BLACK, "-", "P"), "cached context": (style.BLUE, "-", "o"), "shared prefix": (style.SKY, "--", "s"),
+    "RAG": (style.ORANGE, "-", "^"), "RAG, blended": (style.ORANGE, ":", "v"), "MemGPT": (style.GREEN, "-.", "D"),
+    "mem0": (style.PURPLE, "--", "X"), "mem0 graph": (style.PURPLE, "-", "*"), "cartridge": (style.VERMILION, "-", "s"),
+    "playbook": (style.GREY, "-", "h"),
 }
 _FAINT = 0.18
 
 
 def draw_choice(fig, result: Choice):
-    """Left: GPU seconds a query by reads a write, a line a memory; pale ones cannot answer.  Right: GB of GPU memory a user."""
+    """Left: GPU seconds per query by reads per write, a line per memory; pale ones cannot answer.  Right: GB of KV per user."""
     said = fig.suptitle(" ", x=0.012, ha="left", fontsize=13, fontweight="bold")
     cost, memory = fig.subplots(1, 2, width_ratios=(1.35, 1))
     (cheapest,) = cost.plot([], [], color=style.YELLOW, linewidth=12, solid_capstyle="round", zorder=1)
     lines = {name: cost.plot([], [], color=c, linestyle=dash, marker=marker, markevery=8, markersize=7)[0]
-             for name, (c, dash, marker, _) in _LOOKS.items()}
+             for name, (c, dash, marker) in _LOOKS.items()}
     (here,) = cost.plot([], [], color=style.BLACK, linewidth=1.5, linestyle=":")
-    cost.set(xscale="log", yscale="log", xlim=(0.8, 1.3e6), ylim=(1e-3, 1e5), xlabel="reads a write (queries of one user)",
-             ylabel="GPU seconds a query")
+    cost.set(xscale="log", yscale="log", xlim=(0.8, 1.3e6), ylim=(1e-3, 1e5), xlabel="reads per write (queries of one user)",
+             ylabel="GPU seconds per query")
     style.human_axis(cost.xaxis)
     style.human_axis(cost.yaxis)
     rows = np.arange(len(_LOOKS))
-    bars = [memory.barh(row, 1, 0.55, facecolor=c, hatch=hatch, edgecolor="white")[0]
-            for row, (c, _, _, hatch) in enumerate(_LOOKS.values())]
+    bars = memory.barh(rows, 1, 0.55, facecolor=style.GREY)  # one colour: these are no prices, and none of them is best
     marks = [memory.plot([1.4e-5], [row], color=c, marker=marker, markersize=9, linestyle="none")[0]
-             for row, (c, _, marker, _) in enumerate(_LOOKS.values())]
+             for row, (c, _, marker) in enumerate(_LOOKS.values())]
     memory.set(xscale="log", xlim=(1e-5, 1e3), ylim=(len(rows) - 0.4, -0.6), yticks=rows, yticklabels=list(_LOOKS),
-               xlabel="GPU memory a user (GB)\npale: cannot answer")
+               title="GB of KV per user\n(pale: cannot answer)")
     memory.xaxis.set_major_locator(FixedLocator([1e-4, 1e-2, 1, 100]))
     memory.xaxis.set_minor_locator(NullLocator())
     memory.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
     memory.grid(axis="y", visible=False)
-    (band,) = memory.plot([], [], color=style.YELLOW, linewidth=20, solid_capstyle="butt", zorder=0.5)
 
     def update(result):
         table = result.table
@@ -61,10 +59,8 @@ def draw_choice(fig, result: Choice):
         able = result.curves.loc[:, table["can"]]
         cheapest.set_data(READS, able.min(axis=1) if able.shape[1] else np.full(len(READS), np.nan))
         here.set_data([result.workload.reads] * 2, [1e-3, 1e5])
-        best = result.best
-        band.set_data(*(([1e-5, 1e3], [list(_LOOKS).index(best)] * 2) if best else ([], [])))
         said.set_text(verdict(result))
-        return [cheapest, *lines.values(), here, band, *bars, *marks, said]
+        return [cheapest, *lines.values(), here, *bars, *marks, said]
 
     return update
 
@@ -76,7 +72,7 @@ def verdict(result: Choice) -> str:
         return "Nothing here can answer: the table says why.\n\n"
     second, own = runner_up(table), nature(table, best, result.workload)
     out = sum(map(len, ruled_out(table).values()))
-    price = f"{best}: {table.at[best, 'query']:.3g} GPU s a query"
+    price = f"{best}: {table.at[best, 'query']:.3g} GPU s per query"
     if second is None:
         return f"{price}. Nothing else can answer.\n{own[0].upper()}{own[1:]}.\nWhy the others cannot: see the table."
     less = f"{out} would cost less, but cannot answer: see the table." if out else "Nothing costs less."
@@ -84,14 +80,20 @@ def verdict(result: Choice) -> str:
 
 
 def table_choice(result: Choice) -> pd.DataFrame:
-    """A row a memory: GPU seconds of a query, why (not) this one, GPU s to read, of a write; GB a user, accuracy, GPUs for all queries."""
+    """A row per memory: GPU s of a query, reads at which it is the cheapest, why (not) here, GPU s to read and per write; GB, accuracy, GPUs."""
     t = result.table.replace(np.inf, np.nan)  # a dash where it does not fit
     why = t["reason"].where(~t["cheapest"], "CHEAPEST")  # why stands above the picture
-    frame = pd.DataFrame({"GPU s a query": t["query"], "why": why, "to read": t["read"], "a write": t["write"], "GB a user": t["kv_gb"],
-                          "right": t["accuracy"], "GPUs": t["gpus"]})
-    frame.attrs["format"] = {"GPU s a query": "{:,.3f}", "to read": "{:,.3f}", "a write": "{:,.1f}", "GB a user": "{:,.3f}",
+    between = {name: span(*ends) for name, *ends in result.cheapest_between().itertuples()}
+    frame = pd.DataFrame({"GPU s per query": t["query"], "why": why, "cheapest at (reads)": t.index.map(between).fillna("-"),
+                          "to read": t["read"], "per write": t["write"], "GB per user": t["kv_gb"], "right": t["accuracy"], "GPUs": t["gpus"]})
+    frame.attrs["format"] = {"GPU s per query": "{:,.3f}", "to read": "{:,.3f}", "per write": "{:,.1f}", "GB per user": "{:,.3f}",
                              "GPUs": "{:,.2f}", "right": "{:.2f}"}
     return frame.rename_axis(index=None)
+
+
+def span(least, most) -> str:
+    """Numbers of reads in words: 1, 2 to 30, from 31."""
+    return f"{least:,.0f}" if least == most else f"{least:,.0f} to {most:,.0f}" if np.isfinite(most) else f"from {least:,.0f}"
 
 
 def alt_choice(result: Choice) -> str:
@@ -99,8 +101,8 @@ def alt_choice(result: Choice) -> str:
     prices = "; ".join(f"{name} {row['query']:.3g}{'' if row['can'] else ' (cannot answer)'}" if np.isfinite(row["query"]) else
                        f"{name} does not fit" for name, row in result.table.iterrows())
     table, best = result.table, result.best
-    why = f"{best}, {table.at[best, 'reason']}" if best else what_decided(table).capitalize()
-    return f"{why}. GPU seconds a query at {human(result.workload.reads)} reads a write: {prices}."
+    why = f"{best}, {table.at[best, 'reason']}" if best else f"N{what_decided(table)[1:]}"  # nothing can answer: ...
+    return f"{why}. GPU seconds per query at {human(result.workload.reads)} reads per write: {prices}."
 
 
 # -- panel 2: poisoning ------------------------------------------------------------------------------------------------
@@ -163,7 +165,7 @@ def alt_defended(result: Defended) -> str:
 
 
 def draw_forgetting(fig, result: Forgetting):
-    """Left: share of askings that bring the value back, a row a place.  Right: GPU seconds of forgetting, step by step."""
+    """Left: share of questions that bring the value back, a row per place.  Right: GPU seconds of forgetting, step by step."""
     traces, cost = fig.subplots(1, 2, width_ratios=(1.9, 1))
     rows = np.arange(len(result.traces))
     look = {"linestyle": "none", "clip_on": False}
@@ -172,7 +174,7 @@ def draw_forgetting(fig, result: Forgetting):
     (after,) = traces.plot([], [], marker="o", markersize=7, color=style.BLUE, label="right after", **look)
     (later,) = traces.plot([], [], marker="X", markersize=10, color=style.VERMILION, label="50 messages later", **look)
     traces.set(xlim=(-0.03, 1.03), ylim=(len(rows) - 0.4, -0.6), yticks=rows, yticklabels=list(result.traces.index),
-               xlabel="share of the askings that bring it back")
+               xlabel="share of the questions that bring it back")
     steps = np.arange(len(result.bill))
     bars = cost.barh(steps, 1, 0.45, **style.area(1))
     for step, name in zip(steps, result.bill.index):
@@ -200,13 +202,14 @@ _STEPS = {"entries": "own delete", "old_versions": "old versions", "raw": "raw m
 
 
 def table_forgetting(result: Forgetting) -> pd.DataFrame:
-    """Share of askings that bring the value back, by place; then what forgetting cost the other facts of the cartridge."""
+    """Share of questions that bring the value back, by place; then what forgetting cost the other facts of the cartridge."""
     frame = result.traces[["before", "after", "later"]].rename(columns={"after": "right after", "later": "50 messages later"})
     frame["removed by"] = result.traces["removed_by"].map(_STEPS)
     for name, row in result.others.iterrows():
         frame.loc[f"cartridge: other facts, {name}"] = [row["before"], row["after"], np.nan, ""]
     frame = frame.astype(object)
     frame.loc["places with a trace"] = [*(str((result.traces[name] > 0).sum()) for name in ("before", "after", "later")), ""]
+    frame.loc["places, right after or later"] = [np.nan, np.nan, str(result.left), ""]
     frame.loc["GPU seconds"] = [np.nan, result.bill.sum(), np.nan, ""]
     frame.attrs["format"] = dict.fromkeys(frame.columns[:3], "{:,.2f}")
     return frame
