@@ -1,6 +1,7 @@
 // The part of a panel that the kernel paints: picture, status line, table, call.
 // Everything is built once; a slider move only replaces attributes and text.
 const BARS = 120; // pixels: JupyterLab's menu, tool bar and status bar
+const WORDS = 24; // characters: a longer cell is a sentence
 const LEAST = 0.72; // of the picture's own width: 12 points become 9
 export default {
   render({ model, el }) {
@@ -47,8 +48,9 @@ export default {
           const heads = text && (i === 0 || tag === "th"); // an empty corner is no heading
           const td = make(heads ? "th" : "td", "", tr);
           td.textContent = text;
+          if (i && tag === "td" && text.length > WORDS) td.classList.add("labkit-words");
           if (heads) td.scope = tag === "th" ? "col" : "row";
-          if (cell.was) make("span", "labkit-was", td).textContent = ` (was ${cell.was})`;
+          if (cell.was) make("span", "labkit-was", td).textContent = `(was ${cell.was})`;
           if (cell.changed) td.classList.add("labkit-changed");
         });
       };
@@ -56,8 +58,8 @@ export default {
       const body = make("tbody", "", table);
       rows.forEach((row) => line(row, body, "td"));
       if (prediction?.length) {
-        line(prediction, make("tfoot", "", table), "td");
-        table.tFoot.rows[0].cells[1].colSpan = Math.max(1, header.length - 1);
+        line([prediction.join(" ")], make("tfoot", "", table), "td");
+        table.tFoot.rows[0].cells[0].colSpan = header.length;
       }
     };
     const say = () => {

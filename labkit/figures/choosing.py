@@ -80,14 +80,14 @@ def verdict(result: Choice) -> str:
 
 
 def table_choice(result: Choice) -> pd.DataFrame:
-    """A row per memory: GPU s of a query, reads at which it is the cheapest, why (not) here, GPU s to read and per write; GB, accuracy, GPUs."""
+    """A row per memory: GPU s of a query, reads at which it is the cheapest, why (not) here, GPU s to read and per write; GB, accuracy."""
     t = result.table.replace(np.inf, np.nan)  # a dash where it does not fit
     why = t["reason"].where(~t["cheapest"], "CHEAPEST")  # why stands above the picture
     between = {name: span(*ends) for name, *ends in result.cheapest_between().itertuples()}
     frame = pd.DataFrame({"GPU s per query": t["query"], "why": why, "cheapest at (reads)": t.index.map(between).fillna("-"),
-                          "to read": t["read"], "per write": t["write"], "GB per user": t["kv_gb"], "right": t["accuracy"], "GPUs": t["gpus"]})
+                          "to read": t["read"], "per write": t["write"], "GB per user": t["kv_gb"], "right": t["accuracy"]})
     frame.attrs["format"] = {"GPU s per query": "{:,.3f}", "to read": "{:,.3f}", "per write": "{:,.1f}", "GB per user": "{:,.3f}",
-                             "GPUs": "{:,.2f}", "right": "{:.2f}"}
+                             "right": "{:.2f}"}
     return frame.rename_axis(index=None)
 
 
