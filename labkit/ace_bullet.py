@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from labkit import checks
+
 # Sections of the public code and the slugs of their bullets' ids; others take the initials of their words.
 SLUGS = {
     "STRATEGIES & INSIGHTS": "sai",
@@ -59,9 +61,7 @@ class Bullet:
             raise ValueError(f"Bullet {self.id}: text must be a string; got {self.text!r}")
         object.__setattr__(self, "text", "\n".join(line.rstrip() for line in split_lines(self.text)).strip())
         for name in ("helpful", "harmful"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-                raise ValueError(f"Bullet {self.id}: {name} must be a whole number, at least 0; got {value!r}")
+            checks.whole(f"Bullet {self.id}: {name}", getattr(self, name), 0)
 
     @property
     def number(self):

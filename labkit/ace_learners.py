@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labkit import checks
 from labkit.ace_serving import PlaybookSettings, step_seconds
 from labkit.ace_world import LearningSettings, draw_world
 
@@ -52,9 +53,7 @@ class Condition:
     def __post_init__(self):
         if not isinstance(self.way, str) or self.way not in WAYS:
             raise ValueError(f"way must be one of {', '.join(WAYS)}; got {self.way!r}")
-        number = isinstance(self.reliability, (int, float, np.number)) and not isinstance(self.reliability, bool)
-        if not number or not 0 <= self.reliability <= 1:
-            raise ValueError(f"reliability must be a number from 0 to 1; got {self.reliability!r}")
+        checks.share("reliability", self.reliability)
         if not isinstance(self.settings, LearningSettings):
             raise ValueError(f"settings must be LearningSettings; got {self.settings!r}")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from labkit import checks
 from labkit.ace_bullet import BULLET, HEADING, MORE, NEXT_ID, SLUGS, Bullet, Unread
 from labkit.ace_bullet import plain_name, read_bullet, section_name, slug_of, split_lines
 from labkit.ace_delta import Delta, Problem
@@ -57,8 +58,7 @@ class Playbook:
         for entry in self.entries:
             if not isinstance(entry, (Bullet, Unread)):
                 raise ValueError(f"Playbook: entries must be Bullet or Unread; got {entry!r:.60}")
-        if isinstance(self.next_id, bool) or not isinstance(self.next_id, (int, np.integer)) or self.next_id < 1:
-            raise ValueError(f"Playbook: next_id must be a whole number, at least 1; got {self.next_id!r}")
+        checks.whole("Playbook: next_id", self.next_id, 1)
         given = [name for name in map(section_name, self.sections) if name]
         names = dict.fromkeys([*given, *(entry.section for entry in self.entries)])
         names = sorted(names, key=lambda name: name != "")  # stable: only "" moves, to the front
@@ -229,8 +229,7 @@ class Playbook:
         ValueError
             If the threshold is out of range, embed gives another shape, or only some bullets have an embedding.
         """
-        if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)) or not 0 < threshold <= 1:
-            raise ValueError(f"deduplicate: threshold must be above 0 and at most 1; got {threshold!r}")
+        checks.number("deduplicate: threshold", threshold, 0, 1, above=True)
         bullets = sorted(self.bullets, key=lambda bullet: bullet.number)
         close = cosines(_vectors(bullets, embed)) >= threshold - 1e-9  # 1e-9: so that 1.0 still merges equal texts
         gone, kept, changed = {}, [], {}
@@ -254,8 +253,7 @@ class Playbook:
         ValueError
             If budget is not a number from 0 on, or what never goes is longer alone.
         """
-        if isinstance(budget, bool) or not isinstance(budget, (int, float, np.number)) or not budget >= 0:
-            raise ValueError(f"within: budget must be a number of tokens, at least 0; got {budget!r}")
+        checks.number("within: budget", budget, 0, np.inf)
         worst = sorted(self.bullets, key=lambda bullet: (bullet.score, bullet.number))
 
         def without(number):

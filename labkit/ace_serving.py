@@ -13,7 +13,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from labkit.ace_trace import check_trace, check_whole
+from labkit import checks
+from labkit.ace_trace import check_trace
 from labkit.ace_trace import even_trace, load_trace, random_trace, save_trace, trace_of  # noqa: F401
 from labkit.kv_cost import Roofline, check
 
@@ -57,7 +58,7 @@ class PlaybookSettings:
 
     def __post_init__(self):
         for name, least in dict(system=0, task=1, output=0, bullet=1, batch=1, reflector_output=0).items():
-            check_whole("PlaybookSettings", name, getattr(self, name), least)
+            checks.whole(f"PlaybookSettings: {name}", getattr(self, name), least)
         if not isinstance(self.mode, str) or self.mode not in MODES:
             raise ValueError(f"PlaybookSettings: mode must be one of {', '.join(MODES)}; got {self.mode!r}")
 

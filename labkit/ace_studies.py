@@ -10,6 +10,7 @@ from os.path import commonprefix
 import numpy as np
 import pandas as pd
 
+from labkit import checks
 from labkit.ace_learners import ARMS, WAYS
 from labkit.ace_learning import learning_study, survival_sweep
 from labkit.ace_playbook import Playbook
@@ -88,7 +89,7 @@ class PlaybookSteps:
         The prompt looked at, from 1.
     lines : dict of rendering to list of (line, whether the cache held all of it)
     sizes : dict of rendering to DataFrame
-        A row a prompt (from 1): prompt and hit (tokens of 4 bytes).
+        A row per prompt (from 1): prompt and hit (tokens of 4 bytes).
     task : str
     changes : list of str
         What the task before changed in the playbook.
@@ -137,10 +138,8 @@ def playbook_steps(step=1, sections="three sections", clean=True) -> PlaybookSte
     ValueError
         If there is no such step, or no such kind of sections.
     """
-    if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or not 1 <= step <= len(TASKS):
-        raise ValueError(f"step must be a whole number from 1 to {len(TASKS)}; got {step!r}")
-    if not isinstance(clean, (bool, np.bool_)):
-        raise ValueError(f"clean must be True or False; got {clean!r}")
+    checks.whole("step", step, 1, len(TASKS))
+    checks.flag("clean", clean)
     steps, prompts = _run(sections, clean)
     lines, sizes = {}, {}
     for name, texts in prompts.items():
@@ -155,13 +154,13 @@ def playbook_steps(step=1, sections="three sections", clean=True) -> PlaybookSte
 
 
 def what_changed(before, after):
-    """One text a change: the bullets added, voted for, merged, deleted between two playbooks."""
+    """One text per change: the bullets added, voted for, merged, deleted between two playbooks."""
     old, new = ({bullet.id: bullet for bullet in book.bullets} for book in (before, after))
     votes = [f"{id} {name} + 1" for id in old if id in new for name in ("helpful", "harmful")
              if getattr(new[id], name) == getattr(old[id], name) + 1]
     gone = [f"{id} deleted" for id in old if id not in new]
     merged = [f"{id} merged into {into}" for id, into in after.retired.items() if into and id not in before.retired]
-    return [f"{id} added" for id in new if id not in old] + merged + votes + gone
+    return [f"{id} added: {new[id].text}" for id in new if id not in old] + merged + votes + gone
 
 
 # --- what it costs to serve ---------------------------------------------------------------------
@@ -178,7 +177,7 @@ class PlaybookCost:
     settings : PlaybookSettings
         With the chosen mode.
     served : dict of mode to PlaybookServing
-    seconds : DataFrame, a row a mode, columns PARTS (GPU seconds of all steps)
+    seconds : DataFrame, a row per mode, columns PARTS (GPU seconds of all steps)
     """
 
     settings: PlaybookSettings
@@ -211,11 +210,11 @@ def playbook_cost(mode="append", p_add=0.6, touched=3, drop_every=0, batch=1, re
     Parameters
     ----------
     mode : a key of MODES, whose prompts are shown.
-    p_add : bullets a step.
-    touched : bullets a step whose counters change.
+    p_add : bullets per step.
+    touched : bullets per step whose counters change.
     drop_every : de-duplication drops 10 % of the bullets after each so many steps; 0 = never.
     batch : requests decoded together.
-    reflector_output : tokens of reflection a step.
+    reflector_output : tokens of reflection per step.
     """
     settings = PlaybookSettings(mode=mode, batch=batch, reflector_output=reflector_output)
     trace = _trace(p_add, touched, drop_every)
@@ -245,7 +244,7 @@ class Learning:
     ----------
     study : DataFrame
         As `learning_study`, of all WAYS.
-    end : DataFrame, a row a way
+    end : DataFrame, a row per way
         The same at the last task; accuracy, low and high are means over the last tenth; gpu_seconds of all test tasks.
     way, arm : str
         The way looked at, and the arm.
@@ -279,8 +278,7 @@ def learning(way="rewrite", reliability=1.0, budget=80_000, prune=False, arm="on
     """
     if way not in WAYS or arm not in ARMS:
         raise ValueError(f"way must be one of {', '.join(WAYS)} and arm one of {', '.join(ARMS)}; got {way!r}, {arm!r}")
-    if not isinstance(reflector, (bool, np.bool_)):
-        raise ValueError(f"reflector must be True or False; got {reflector!r}")
+    checks.flag("reflector", reflector)
     settings = LearningSettings(budget=budget, prune=prune)
     study = learning_study(list(WAYS), reliability, settings, arm, reflector)
     by_way = study[~study["training"]].groupby("way", sort=False)
@@ -320,8 +318,7 @@ def catching_up(collapse=0.0, reliability=1.0, long=30) -> CatchingUp:
     reliability : chance that the feedback is right.
     long : lessons from which a context counts as long; a shorter one loses less.
     """
-    if isinstance(collapse, (bool, np.bool_)) or not isinstance(collapse, (int, float)) or not 0 <= collapse <= 1:
-        raise ValueError(f"collapse must be a number from 0 to 1; got {collapse!r}")
+    checks.share("collapse", collapse)
     settings = LearningSettings(long=long)
     sweep = survival_sweep(collapses=(collapse,), reliability=reliability, settings=settings)
     return CatchingUp(sweep, collapse, reliability, settings.base)

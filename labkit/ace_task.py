@@ -7,6 +7,7 @@ The roles are plain functions, so a student's rule, a scripted answer or a call 
 
 from dataclasses import dataclass
 
+from labkit import checks
 from labkit.ace_delta import Delta
 from labkit.ace_playbook import BUDGET, THRESHOLD, Playbook
 from labkit.ace_text import count_tokens
@@ -99,8 +100,7 @@ def run_task(generator, reflector, curator, playbook, task, judge=None, rounds=1
     ValueError
         If rounds is below 1 or refine unknown.
     """
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise ValueError(f"run_task: rounds must be a whole number, at least 1; got {rounds!r}")
+    checks.whole("run_task: rounds", rounds, 1)
     if refine not in REFINE:
         raise ValueError(f"run_task: refine must be one of {', '.join(REFINE)}; got {refine!r}")
     attempt = generator(task, playbook)

@@ -5,11 +5,11 @@ step's prompt showed, `drop` positions in the playbook after the step's bullet w
 `even_trace`, from `random_trace`, from a JSON file, or from a run of your own (`trace_of`).
 """
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
+
+from labkit import checks, json_list
 
 FIELDS = ("add", "touch", "drop")
 EVEN_SEED = 42  # a fixed stream; streams differ by about 1 point of reuse with counters, this one gives 31.4 %
@@ -50,7 +50,7 @@ def random_trace(seed, steps=300, p_add=0.6, touched=3, drop=0.10, drop_every=0)
     """
     _check_rates(steps, p_add, touched, drop, drop_every)
     if not isinstance(seed, np.random.Generator):
-        check_whole("trace", "seed", seed, 0)
+        checks.whole("trace: seed", seed, 0)
     rng = np.random.default_rng(seed)
     adds = (rng.spawn(1)[0].random(steps) < p_add).tolist()
     return _trace(adds, rng, touched, drop, drop_every)
@@ -111,12 +111,7 @@ def load_trace(path):
     ValueError
         If the file is not JSON (names the line) or an entry is malformed (names its number and field).
     """
-    try:
-        trace = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{Path(path).name}, line {error.lineno}: not JSON: {error.msg}") from error
-    except (ValueError, RecursionError) as error:  # not text, too large a number, or nested without end
-        raise ValueError(f"{Path(path).name} is not JSON ({error}); a trace is a list with one object a step") from error
+    trace = json_list.read(path, "a trace is a list with one object a step")
     check_trace(trace)
     return trace
 
@@ -124,8 +119,7 @@ def load_trace(path):
 def save_trace(trace, path):
     """Write a trace as JSON, one step a line."""
     check_trace(trace)
-    lines = ",\n".join(json.dumps(entry, default=lambda number: number.item()) for entry in trace)  # numpy
-    Path(path).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    json_list.write(path, trace)
 
 
 def check_trace(trace):
@@ -137,8 +131,7 @@ def check_trace(trace):
         owner = f"step {number} of the trace (counted from 0)"
         if not isinstance(entry, dict) or set(entry) != set(FIELDS):
             raise ValueError(f"{owner}: must be an object with exactly {', '.join(FIELDS)}; got {entry!r}")
-        if not isinstance(entry["add"], (bool, np.bool_)):
-            raise ValueError(f"{owner}: add must be true or false; got {entry['add']!r}")
+        checks.flag(f"{owner}: add", entry["add"])
         _check_positions(f"{owner}: touch", entry["touch"], bullets, "that the prompt showed")
         bullets += bool(entry["add"])
         if entry["drop"] is not None:
@@ -150,7 +143,7 @@ def _check_positions(owner, positions, bullets, which):
     if not isinstance(positions, (list, tuple)):
         raise ValueError(f"{owner} must be a list of positions; got {positions!r}")
     for position in positions:
-        check_whole(owner, "each position", position, 0)
+        checks.whole(f"{owner}: each position", position, 0)
         if position >= bullets:
             raise ValueError(f"{owner}: position {position} is outside of the {bullets} bullets {which}")
     if len(set(positions)) < len(positions):
@@ -159,14 +152,6 @@ def _check_positions(owner, positions, bullets, which):
 
 def _check_rates(steps, p_add, touched, drop, drop_every):
     for name, value in dict(steps=steps, touched=touched, drop_every=drop_every).items():
-        check_whole("trace", name, value, 0)
+        checks.whole(f"trace: {name}", value, 0)
     for name, value in dict(p_add=p_add, drop=drop).items():
-        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not number or not 0 <= value <= 1:
-            raise ValueError(f"trace: {name} must be a number from 0 to 1; got {value!r}")
-
-
-def check_whole(owner, name, value, least):
-    """Refuse everything but a whole number of at least `least` (True and 2.0 too)."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{owner}: {name} must be a whole number, at least {least}; got {value!r}")
+        checks.share(f"trace: {name}", value)

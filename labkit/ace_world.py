@@ -10,6 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from labkit import checks
+
 
 @dataclass(frozen=True)
 class LearningSettings:
@@ -48,25 +50,17 @@ class LearningSettings:
         least = dict(lessons=3, kinds=1, steps=1, train=1, epochs=1, long=1, regrown=0, brief=0, budget=0, bullet=1, record=0,
                      prune_votes=1)
         for f in fields(self):
-            value = getattr(self, f.name)
-            if f.name in least and (not _is_number(value, whole=True) or value < least[f.name]):
-                raise ValueError(f"LearningSettings: {f.name} must be a whole number, at least {least[f.name]}; got {value!r}")
-            if f.name in shares and not (_is_number(value) and 0 <= value <= 1):
-                raise ValueError(f"LearningSettings: {f.name} must be a number from 0 to 1; got {value!r}")
-        if not (_is_number(self.zipf) and 0 <= self.zipf < np.inf):
-            raise ValueError(f"LearningSettings: zipf must be a number, at least 0; got {self.zipf!r}")
-        if not (_is_number(self.dilution) and self.dilution > 0):
-            raise ValueError(f"LearningSettings: dilution must be a number of tokens above 0; got {self.dilution!r}")
-        if not isinstance(self.prune, (bool, np.bool_)):
-            raise ValueError(f"LearningSettings: prune must be True or False; got {self.prune!r}")
+            name, value = f"LearningSettings: {f.name}", getattr(self, f.name)
+            if f.name in least:
+                checks.whole(name, value, least[f.name])
+            if f.name in shares:
+                checks.share(name, value)
+        checks.number("LearningSettings: zipf", self.zipf, 0)
+        checks.number("LearningSettings: dilution", self.dilution, 0, np.inf, above=True)
+        checks.flag("LearningSettings: prune", self.prune)
         if self.base + self.gain > 1 or self.base - self.harm - self.summary_harm < 0:
             raise ValueError(f"LearningSettings: base + gain must be at most 1 and base - harm - summary_harm at least 0; "
                              f"got base={self.base}, gain={self.gain}, harm={self.harm}, summary_harm={self.summary_harm}")
-
-
-def _is_number(value, whole=False):
-    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
-    return isinstance(value, kinds) and not isinstance(value, (bool, np.bool_))
 
 
 @dataclass(frozen=True)

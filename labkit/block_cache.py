@@ -3,7 +3,8 @@
 from collections import OrderedDict
 from hashlib import sha256
 
-from labkit.cache_base import TOKEN, Handle, PrefixCache, as_bytes, check_capacity, check_whole
+from labkit import checks
+from labkit.cache_base import TOKEN, Handle, PrefixCache, as_bytes, check_capacity
 
 
 class _Block:
@@ -43,7 +44,7 @@ class BlockCache(PrefixCache):
     def __init__(self, blocks=None, block_size=16):
         super().__init__()
         self.blocks = check_capacity(blocks, "blocks")
-        self.block_size = check_whole(block_size, "block_size", 1)
+        self.block_size = checks.whole("block_size", block_size, 1)
         self._stored = {}  # hash -> the oldest block that carries it
         self._twins = {}  # hash -> the other blocks that carry it, oldest first
         self._blank = self.blocks  # free blocks without a hash

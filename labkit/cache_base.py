@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from labkit import checks
+
 TOKEN = 8  # bytes of a token: the caches hold tokens as int64
 
 
@@ -152,13 +154,6 @@ def common_prefix(a, b):
     return int(differ.argmax()) * TOKEN
 
 
-def check_whole(value, name, least):
-    """`value`, if it is a whole number (no boolean, no float) of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name}: must be a whole number of at least {least}; got {value!r}")
-    return int(value)
-
-
 def check_capacity(value, name):
-    """As `check_whole` from 0 on; None stands for infinite."""
-    return None if value is None else check_whole(value, name, 0)
+    """`value`, if it is a whole number from 0 on, or None, which stands for infinite."""
+    return None if value is None else checks.whole(name, value, 0)

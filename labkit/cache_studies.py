@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from labkit import reference
-from labkit.cache_base import check_whole
+from labkit import checks, reference
 from labkit.kv_cost import Roofline
 from labkit.prefix_cache import PREFIX_CACHES, SessionCache, replay_prompts, trace_prompts
 
@@ -231,7 +230,7 @@ def cache_replay(cache="blocks", capacity=30_000, block_size=16, trace=None):
         raise ValueError(f"cache must be one of {', '.join(PREFIX_CACHES)}; got {cache!r}")
     if block_size not in BLOCK_SIZES:
         raise ValueError(f"block_size must be one of {', '.join(map(str, BLOCK_SIZES))}; got {block_size!r}")
-    check_whole(capacity, "capacity", 1)
+    checks.whole("capacity", capacity, 1)
     if not isinstance(trace, (str, Path, type(None))) or trace == "":
         raise ValueError(f"trace must be the path of a file in Mooncake's format, or None for the sample; got {trace!r}")
     trace = str(sample_trace() if trace is None else trace)

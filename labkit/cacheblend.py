@@ -15,11 +15,12 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
+from labkit import checks
 from labkit.cacheblend_rag import ORDERS, rag_places, rag_sizes, rag_study
 from labkit.cacheblend_time import (DEVICES, LECTURE, LINKS, METHODS, PAPER, LayerTimes, Pipeline, controller,
                                     disaggregation, hidden_fraction, layer_times, pipeline, sharing, tiers, ttft_ms,
                                     ttft_table)
-from labkit.model import check, check_whole
+from labkit.model import check
 from labkit.rope import rope_rotate
 
 __all__ = [
@@ -71,7 +72,7 @@ def blend_quality(fraction, rule="hkvd", tail=10, noise=0.7, instances=100, seed
 
 def quality_curves(tail=10, noise=0.7, instances=100, seed=0, steps=100):
     """Quality against the fraction recomputed, for every rule: a DataFrame, index fraction (0 to 1), a column a rule."""
-    check_whole("steps", steps, 1, "quality_curves")
+    checks.whole("quality_curves: steps", steps, 1)
     fractions = np.arange(steps + 1) / steps
     k = np.minimum((fractions * TOKENS).astype(int), DEPENDENT)
     return pd.DataFrame({rule: _quality(rule, tail, noise, instances, seed)[k] for rule in RULES},
@@ -100,7 +101,7 @@ def picked_by_rank(fraction, rule="hkvd", tail=10, noise=0.7, instances=100, see
         Index: middle of each bin of ranks as a share, near 0 the most dependent tokens. Values 0 to 1.
     """
     k = min(int(check("fraction", fraction, least=0, most=1) * TOKENS), DEPENDENT)
-    check_whole("bins", bins, 1, "picked_by_rank")
+    checks.whole("picked_by_rank: bins", bins, 1)
     order = _order(rule, tail, noise, instances, seed)
     rank = _draws(instances, seed)[3]
     edges = np.arange(bins + 1) * DEPENDENT // bins
@@ -111,8 +112,8 @@ def picked_by_rank(fraction, rule="hkvd", tail=10, noise=0.7, instances=100, see
 @lru_cache(maxsize=4)
 def _draws(instances, seed):
     """u, z (normal), luck and the rank of u (0 the largest): (instances, 2560) each."""
-    check_whole("instances", instances, 1, "blend_quality")
-    check_whole("seed", seed, 0, "blend_quality")
+    checks.whole("blend_quality: instances", instances, 1)
+    checks.whole("blend_quality: seed", seed, 0)
     rng = np.random.default_rng(seed)
     shape = instances, DEPENDENT
     u, z, luck = rng.random(shape), rng.standard_normal(shape), rng.random(shape)
@@ -212,7 +213,7 @@ def layer_study(fraction=0.15, tail=10, correlation=0.94, extra=0.5, over=8, lay
     """
     check("fraction", fraction, least=0, most=1)
     check("extra", extra, least=0)
-    check_whole("over", over, 1, "layer_study")
+    checks.whole("layer_study: over", over, 1)
     u = _layered_ranks(correlation, layers, instances, seed)
     d = u ** check("tail", tail, least=0)
     schedule = fraction * (1 + extra * np.clip(1 - (np.arange(layers) - 1) / over, 0, 1))
@@ -244,9 +245,9 @@ def _top(values, k):
 def _layered_ranks(correlation, layers, instances, seed):
     """u_l in (0, 1), (layers, instances, tokens): ranks of a chain of correlated normals."""
     check("correlation", correlation, least=0, most=1)
-    check_whole("layers", layers, 2, "layer_study")
-    check_whole("instances", instances, 1, "layer_study")
-    check_whole("seed", seed, 0, "layer_study")
+    checks.whole("layer_study: layers", layers, 2)
+    checks.whole("layer_study: instances", instances, 1)
+    checks.whole("layer_study: seed", seed, 0)
     g = np.random.default_rng(seed).standard_normal((layers, instances, DEPENDENT))
     for layer in range(1, layers):
         g[layer] = correlation * g[layer - 1] + np.sqrt(1 - correlation ** 2) * g[layer]

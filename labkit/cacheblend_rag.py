@@ -9,7 +9,8 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from labkit.model import check, check_whole
+from labkit import checks
+from labkit.model import check
 from labkit.prefix_cache import RadixCache
 
 # How the retrieved documents are put into the prompt. `ranked` (requests, k) are document ids, best first;
@@ -90,9 +91,9 @@ def _hits(prompts, library):
 @lru_cache(maxsize=32)
 def _retrieved(library, k, skew, requests, seed):
     """Documents of each request, best first, drawn by popularity without repetition; and each document's popularity."""
-    check_whole("k", k, 1, "rag_study")
-    check_whole("requests", requests, 1, "rag_study")
-    check_whole("library", library, k, "rag_study")
+    checks.whole("rag_study: k", k, 1)
+    checks.whole("rag_study: requests", requests, 1)
+    checks.whole("rag_study: library", library, k)
     check("skew", skew, least=0)
     popularity, luck = _draws(library, requests, seed)
     # The k largest of log p + Gumbel noise are k draws by p without repetition, in the order drawn.
@@ -103,6 +104,6 @@ def _retrieved(library, k, skew, requests, seed):
 
 @lru_cache(maxsize=16)
 def _draws(library, requests, seed):
-    check_whole("seed", seed, 0, "rag_study")
+    checks.whole("rag_study: seed", seed, 0)
     rng = np.random.default_rng(seed)
     return rng.permutation(library), rng.gumbel(size=(requests, library))

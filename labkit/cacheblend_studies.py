@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from labkit import cacheblend, reference
+from labkit import cacheblend, checks, reference
 from labkit.cacheblend_time import LayerTimes, link_speed
 from labkit.kv_cost import Gpu, Model, model_names
-from labkit.model import check, check_whole
+from labkit.model import check
 from labkit.tiny_transformer import BlendStudy, blend_study
 
 # ---- retrieved documents and a prefix cache
@@ -90,7 +90,7 @@ def rope_shift(shift=512, base=10_000, dims=64, precision="float64"):
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision={precision!r} is unknown; choose one of {', '.join(PRECISIONS)}")
-    check_whole("dims", dims, 2, "rope_shift")
+    checks.whole("rope_shift: dims", dims, 2)
     k = np.random.default_rng(0).uniform(-1, 1, (32, dims)).astype(PRECISIONS[precision])
     cached = cacheblend.rope_rotate(k, READ_AT, base)
 
@@ -143,7 +143,7 @@ def recompute(fraction=0.15, rule="hkvd", tail=10.0, noise=0.7):
 
 # ---- when it is free
 
-LECTURE_NOTES = "lecture notes (20 ms a layer)"
+LECTURE_NOTES = "lecture notes (20 ms per layer)"
 # Recomputing some tokens needs a KV cache of every token in every layer: no windows, no states.
 MODELS = (LECTURE_NOTES, *(name for name in model_names() if Model.load(name).full_layers == Model.load(name).layers))
 DISK_GB_PER_S = 4.8                         # the paper's SSD (sec. 7.1)
@@ -151,7 +151,7 @@ DISK_GB_PER_S = 4.8                         # the paper's SSD (sec. 7.1)
 
 @dataclass(frozen=True)
 class Timing:
-    """pipeline : that of the chosen device.  table : DataFrame, a row a device, columns load, full (ms a layer), hidden
+    """pipeline : that of the chosen device.  table : DataFrame, a row a device, columns load, full (ms per layer), hidden
     (fraction), fraction (computed by a blend), and the TTFT of each method in ms."""
 
     pipeline: cacheblend.Pipeline
@@ -177,7 +177,7 @@ def device_times(model=LECTURE_NOTES, gpu="H100 SXM", tokens=3072, disk=DISK_GB_
         For an unknown name, a disk not above 0 GB/s, or tokens below 1.
     """
     check("disk", disk, least=0, above=True)
-    check_whole("tokens", tokens, 1, "device_times")
+    checks.whole("device_times: tokens", tokens, 1)
     if model == LECTURE_NOTES:
         notes, scale = cacheblend.LECTURE, tokens / cacheblend.TOKENS
         ssd = notes["ssd"].load_ms * DISK_GB_PER_S
@@ -208,8 +208,7 @@ def timing(model=LECTURE_NOTES, device="ssd", fraction=0.15, controller=False, g
     ValueError
         For an unknown name, also if the link of this GPU to its host is not known.
     """
-    if not isinstance(controller, (bool, np.bool_)):
-        raise ValueError(f"controller={controller!r} must be True or False: does the controller choose the fraction?")
+    checks.flag("controller", controller)
     times = device_times(model, gpu, tokens, disk)
     if device not in times:
         raise ValueError(f"device={device!r} is unknown, or its speed is not known for {gpu}; choose one of {', '.join(times)}")
@@ -223,8 +222,8 @@ def timing(model=LECTURE_NOTES, device="ssd", fraction=0.15, controller=False, g
 
 
 def paper_examples():
-    """The paper's two examples (sec. 5): ms a layer at 4K tokens from an SSD, and whether 15 % is hidden."""
-    rows = {name: {"layers": times.layers, "load (ms a layer)": times.load_ms, "recompute 15 % (ms a layer)": 0.15 * times.full_ms,
+    """The paper's two examples (sec. 5): ms per layer at 4K tokens from an SSD, and whether 15 % is hidden."""
+    rows = {name: {"layers": times.layers, "load (ms per layer)": times.load_ms, "recompute 15 % (ms per layer)": 0.15 * times.full_ms,
                    "hidden fraction": cacheblend.hidden_fraction(times), "TTFT, reuse (ms)": cacheblend.ttft_ms("reuse", times),
                    "TTFT, 15 % (ms)": cacheblend.ttft_ms("blend", times), "TTFT, full (ms)": cacheblend.ttft_ms("full", times)}
             for name, times in cacheblend.PAPER.items()}
@@ -282,11 +281,8 @@ def trained(fraction=0.15, rule="hkvd", bridging=0.27, sequence=0, whole_line=Fa
     ValueError
         If there is no such sequence (0 to 99), if `whole_line` is not True or False, or for what `blend_study` refuses.
     """
-    if not isinstance(whole_line, (bool, np.bool_)):
-        raise ValueError(f"whole_line={whole_line!r} must be True or False: is the line drawn beyond the chosen fraction?")
-    check_whole("sequence", sequence, 0, "trained")
-    if sequence >= SEQUENCES:
-        raise ValueError(f"sequence={sequence} is not one of 0 to {SEQUENCES - 1}")
+    checks.flag("whole_line", whole_line)
+    checks.whole("trained: sequence", sequence, 0, SEQUENCES - 1)
     return Trained(blend_study(fraction, rule, bridging, SEQUENCES), sequence, fraction, rule, bool(whole_line))
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from labkit import reference
+from labkit import checks, reference
 from labkit.kv_cost import Gpu, Roofline
-from labkit.model import Model, check, check_whole, names_of
+from labkit.model import Model, check, names_of
 
 QUALITY_FLOOR = 0.15            # fraction below which the controller does not go: the paper's default (sec. 5)
 PREFIX = 1 / 6                  # a prefix cache finds the first of six documents
@@ -31,7 +31,7 @@ class LayerTimes:
     def __post_init__(self):
         check("load_ms", self.load_ms, least=0)
         check("full_ms", self.full_ms, least=0, above=True)
-        check_whole("layers", self.layers, 1, "LayerTimes")
+        checks.whole("LayerTimes: layers", self.layers, 1)
 
 
 # Where the KV lies, in the lecture notes (3.5).
@@ -218,7 +218,7 @@ def sharing(instances=4, documents=200, document_tokens=512, model="Llama-3-8B",
         Rows "a store each" and "one shared store"; columns copies, stored_bytes, prefill_gpu_s, load_ms (of one document).
     """
     for name, value in (("instances", instances), ("documents", documents), ("document_tokens", document_tokens)):
-        check_whole(name, value, 1, "sharing")
+        checks.whole(f"sharing: {name}", value, 1)
     machine = Roofline(model, gpu)
     size = machine.model.kv_bytes(document_tokens)
     rows = {name: {"copies": copies, "stored_bytes": copies * documents * size,

@@ -11,10 +11,11 @@ from functools import cached_property, wraps
 import numpy as np
 import pandas as pd
 
+from labkit import checks
 from labkit.cartridge_studies import WINDOW
 from labkit.cartridge_training import LIVE, PRESETS, TrainSettings, train
 from labkit.cartridge_world import (
-    NOISE, Cache, Facts, accuracy, attention_share, check_count, check_real, concatenate, pick, slot_of, truncate)
+    NOISE, Cache, Facts, accuracy, attention_share, concatenate, pick, slot_of, truncate)
 from labkit.kv_cost import ANSWER_TOKENS, L11_RULES, QUESTION_TOKENS, Roofline, break_even_queries
 
 KINDS = 5  # kinds of seed prompts in the paper
@@ -99,7 +100,7 @@ def train_live(p=64, recipe="self-study", rephrasings=16, steps=300, noise=NOISE
     noise : of rewordings, in training and test alike; 0 none, 0.0375 the lecture notes' (cosine 0.958).
     kinds : 0: all rewordings are of one kind. 1 to 5: they come in five kinds, and training sees so many of them.
     """
-    check_count("kinds", kinds, 0, KINDS)
+    checks.whole("kinds", kinds, 0, KINDS)
     facts = Facts.random(seed=seed, noise=noise, kinds=KINDS if kinds else 1)
     settings = replace(LIVE, size=p, recipe=recipe, rephrasings=rephrasings, steps=steps, kinds=kinds or None)
     yield from _watch(facts, settings, seed)
@@ -113,7 +114,7 @@ def initialise(init="first", key_norm=0.0, p=64, steps=300, seed=0) -> Iterator[
     init : "first" or "scattered" facts, "directions" (unit vectors of no fact), "normal" (standard normal numbers).
     key_norm : length given to every key at the start; 0 leaves the init's own, which is 1, or about 8 when normal.
     """
-    check_real("key_norm", key_norm, least=0)
+    checks.number("key_norm", key_norm, 0)
     settings = replace(LIVE, init=init, key_norm=key_norm or None, size=p, steps=steps)
     yield from _watch(Facts.random(seed=seed), settings, seed)
 
@@ -268,11 +269,11 @@ def break_even(corpus=128_000, training=14_400, idle_price=1.0, updates=1.0, com
     ValueError
         For an impossible number, or where not even one user's cartridge fits the GPU.
     """
-    check_real("corpus", corpus, least=1_000)
-    check_real("updates", updates, least=0)
-    check_real("compression", compression, least=1)
-    check_count("users_without", users_without, 1)
-    check_count("users_with", users_with, 1)
+    checks.number("corpus", corpus, 1_000)
+    checks.number("updates", updates, 0)
+    checks.number("compression", compression, 1)
+    checks.whole("users_without", users_without, 1)
+    checks.whole("users_with", users_with, 1)
     roofline = Roofline(model, gpu)
     lengths = np.array([corpus, *np.geomspace(4_000, 1_000_000, 60)])
 

@@ -14,8 +14,9 @@ from itertools import tee
 
 import numpy as np
 
+from labkit import checks
 from labkit.cartridge_gradient import ROWS, Adam, AnswerKey, Student, Teacher
-from labkit.cartridge_world import DIM, TEST_ROUNDS, Cache, accuracy, check_count, check_real, normalise, one_thread, pick
+from labkit.cartridge_world import DIM, TEST_ROUNDS, Cache, accuracy, normalise, one_thread, pick
 
 TRAINING_STREAM, INIT_STREAM = 2, 3
 BLOCK = 2048  # questions drawn and taught at once, in whole batches
@@ -91,15 +92,15 @@ class TrainSettings:
 
     def __post_init__(self):
         for name in ("size", "steps", "batch", "chunk"):
-            check_count(f"TrainSettings: {name}", getattr(self, name), 1)
+            checks.whole(f"TrainSettings: {name}", getattr(self, name), 1)
         for name in ("rephrasings", "kinds"):
             if getattr(self, name) is not None:
-                check_count(f"TrainSettings: {name} (or None)", getattr(self, name), 1)
+                checks.whole(f"TrainSettings: {name} (or None)", getattr(self, name), 1)
         for name in ("lr_keys", "lr_values"):
-            check_real(f"TrainSettings: {name}", getattr(self, name), least=0, most=1e38)  # as far as float32 goes
+            checks.number(f"TrainSettings: {name}", getattr(self, name), 0, 1e38)  # as far as float32 goes
         if self.key_norm is not None:
-            check_real("TrainSettings: key_norm (or None)", self.key_norm, least=0, most=1_000, above=True)
-        check_real("TrainSettings: beta2", self.beta2, least=0, most=0.999_999)
+            checks.number("TrainSettings: key_norm (or None)", self.key_norm, 0, 1_000, above=True)
+        checks.number("TrainSettings: beta2", self.beta2, 0, 0.999_999)
         for name, table in (("recipe", RECIPES), ("schedule", SCHEDULES), ("init", INITS)):
             pick(table, getattr(self, name), f"TrainSettings: {name}")
 
@@ -200,7 +201,7 @@ def train(facts, settings=LECTURE, seed=0, every=None, dtype=np.float32) -> Iter
     """
     if every is None:
         every = min(-(-settings.steps // 30), max(1, int(WORK / settings.flops(len(facts)))))
-    check_count("train: every", every, 1)
+    checks.whole("train: every", every, 1)
     run = _Training(facts, settings, seed, lessons(facts, settings, seed, dtype))
     run.first_loss()
     yield run.report(settings.steps)
@@ -243,7 +244,7 @@ class _Training:
 
     @one_thread
     def __init__(self, facts, settings, seed, lessons):
-        check_count("size (the document has as many facts)", settings.size, 1, len(facts))
+        checks.whole("size (the document has as many facts)", settings.size, 1, len(facts))
         self.facts, self.settings, self.lessons, self.step = facts, settings, lessons, 0
         self.batch = next(lessons)
         dtype = self.batch[0].dtype
@@ -290,8 +291,8 @@ class _Training:
 
 def lessons(facts, settings, seed=0, dtype=np.float32):
     """Endless batches (questions, targets, constants) for `Student.gradient`."""
-    check_count("seed", seed, 0)
-    check_count("kinds (the document's questions have as many)", settings.kinds or 1, 1, facts.kinds)
+    checks.whole("seed", seed, 0)
+    checks.whole("kinds (the document's questions have as many)", settings.kinds or 1, 1, facts.kinds)
     recipe, rng, embeddings = RECIPES[settings.recipe], np.random.default_rng([seed, TRAINING_STREAM]), facts.values.astype(dtype)
     teacher = (Teacher if recipe.teacher else AnswerKey)(facts, settings.chunk, embeddings)
 

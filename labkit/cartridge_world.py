@@ -13,6 +13,8 @@ from functools import cached_property
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from labkit import checks
+
 DIM = 64  # numbers in a key and in a value
 BETA = 20.0  # sharpness of attention
 READOUT = 10.0  # sharpness of the read-out
@@ -52,15 +54,15 @@ class Facts:
         for name in ("keys", "values"):
             if not np.allclose(np.linalg.norm(getattr(self, name), axis=1), 1, atol=1e-5):
                 raise ValueError(f"Facts: every row of {name} must have length 1")
-        check_real("Facts: noise", self.noise, least=0, most=1_000)
-        check_count("Facts: kinds", self.kinds, 1, DIM)
-        check_count("Facts: seed", self.seed, 0)
+        checks.number("Facts: noise", self.noise, 0, 1_000)
+        checks.whole("Facts: kinds", self.kinds, 1, DIM)
+        checks.whole("Facts: seed", self.seed, 0)
 
     @classmethod
     def random(cls, n=512, seed=0, noise=NOISE, kinds=1):
         """n facts whose keys and values are independent random directions in 64 dimensions."""
-        check_count("Facts: n", n, 1)
-        check_count("Facts: seed", seed, 0)
+        checks.whole("Facts: n", n, 1)
+        checks.whole("Facts: seed", seed, 0)
         draws = np.random.default_rng([seed, 0]).standard_normal((2, n, DIM))
         keys, values = normalise(draws)
         return cls(keys, values, noise, kinds, seed)
@@ -175,7 +177,7 @@ def accuracy(cache, facts, paraphrase=True, rounds=TEST_ROUNDS):
     paraphrase : bool
         True: reworded questions, `rounds` (1 to 4) for each fact, the same in every call. False: each key as it is.
     """
-    check_count("accuracy: rounds", rounds, 1, TEST_ROUNDS)
+    checks.whole("accuracy: rounds", rounds, 1, TEST_ROUNDS)
     questions, asked = facts.test if paraphrase else (facts.keys, np.arange(len(facts)))
     questions, asked = questions[:rounds * len(facts)].astype(np.float32), asked[:rounds * len(facts)]
     values, logits, right = facts.values.astype(np.float32), np.empty((128, len(facts)), np.float32), 0
@@ -227,13 +229,13 @@ def linear_memory(facts, how="sum"):
 
 def truncate(facts, p):
     """The first p facts: everything else is lost."""
-    check_count("p", p, 1, len(facts))
+    checks.whole("p", p, 1, len(facts))
     return Cache(facts.keys[:p], facts.values[:p])
 
 
 def merge(facts, p, rounds=10):
     """p clusters of keys by k-means (from the first p keys); a row is the mean key and the mean value of its facts."""
-    check_count("p", p, 1, len(facts))
+    checks.whole("p", p, 1, len(facts))
     centres = facts.keys[:p]
     for _ in range(rounds):
         # |k - c|^2 without |k|^2, which is the same for all centres
@@ -247,7 +249,7 @@ def merge(facts, p, rounds=10):
 
 def drop(facts, p):
     """The p facts that receive most attention when every fact's key asks the whole document (heavy hitters)."""
-    check_count("p", p, 1, len(facts))
+    checks.whole("p", p, 1, len(facts))
     received = facts.cache.attention(facts.keys).sum(axis=0)
     kept = np.sort(np.argsort(-received, kind="stable")[:p])
     return Cache(facts.keys[kept], facts.values[kept])
@@ -279,19 +281,3 @@ def pick(table, name, what):
     if not isinstance(name, str) or name not in table:
         raise ValueError(f"{what} {name!r} is unknown; choose one of {', '.join(map(repr, table))}")
     return table[name]
-
-
-def check_count(name, value, least, most=None):
-    """ValueError unless value is a whole number in [least, most]."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
-    if not whole or value < least or (most is not None and value > most):
-        raise ValueError(f"{name}={value!r} must be a whole number of at least {least}"
-                         + (f" and at most {most}" if most is not None else ""))
-
-
-def check_real(name, value, least, most=np.inf, above=False):
-    """ValueError unless value is a finite number of at least (or `above`) `least` and at most `most`."""
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
-    if not real or not abs(value) <= 1e300 or not least <= value <= most or (above and value == least):
-        raise ValueError(f"{name}={value!r} must be a finite number {'above' if above else 'of at least'} {least}"
-                         + (f" and at most {most:g}" if most < np.inf else ""))

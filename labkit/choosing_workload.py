@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labkit import checks
 from labkit.kv_cost import ANSWER_TOKENS, QUESTION_TOKENS
-from labkit.model import check, check_whole
+from labkit.model import check
 
 MODEL, GPU = "Llama-3-8B", "H100 SXM"  # whose seconds are counted where no roofline is given
 KINDS = ("documents", "conversation", "experience")  # a corpus, a user, what an agent lived through (L14 1.1)
@@ -41,10 +42,9 @@ class Workload:
             self._number(name, 0, np.inf, above=True)
         for name in ("new", "accuracy"):
             self._number(name, 0, 1)
-        check_whole("users", self.users, 1, "Workload")
+        checks.whole("Workload: users", self.users, 1)
         for name in ("shared", "lookup", "history"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"Workload: {name} must be True or False; got {getattr(self, name)!r}")
+            checks.flag(f"Workload: {name}", getattr(self, name))
 
     def _number(self, name, least, most, above=False):
         if np.ndim(getattr(self, name)):

@@ -11,9 +11,10 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pandas as pd
 
+from labkit import checks
 from labkit.conversation_text import KEYS, PERSON_NOISE, RELATIONS, TOPIC_NOISE, Wording, article
-from labkit.conversation_world import (FIRST_ROLE, MAX_TURNS, MIN_TURNS, N_KEYS, PERSON, PERSON_FACT, STATEMENT, TOPIC, Draws, Versions, WorldSettings,
-                                       check_count, draw_events, draw_versions, fresh, unit)
+from labkit.conversation_world import (FIRST_ROLE, MAX_TURNS, MIN_TURNS, MOST, N_KEYS, PERSON, PERSON_FACT, STATEMENT, TOPIC, Draws,
+                                       Versions, WorldSettings, draw_events, draw_versions, fresh, unit)
 
 __all__ = ["MESSAGE_KINDS", "QUESTION_KINDS", "Conversation", "Draws", "Versions", "WorldSettings", "conversations"]
 MESSAGE_KINDS = ("statement", "person fact", "topic noise", "person noise", "small talk")
@@ -57,7 +58,7 @@ class Conversation:
         ValueError
             If `turns` is below 200, or too small for what the settings let happen.
         """
-        check_count("turns", turns, MIN_TURNS, MAX_TURNS)
+        checks.whole("turns", turns, MIN_TURNS, MAX_TURNS)
         rng = np.random.default_rng(seed)
         versions = draw_versions(rng, turns / 600, settings)
         events = draw_events(rng, versions, turns, settings)
@@ -296,6 +297,6 @@ class Conversation:
 @lru_cache(maxsize=8)
 def conversations(count=10, turns=600, seed=0):
     """Conversations with seeds seed, seed + 1, ...: a tuple, kept so that the next slider move finds it ready."""
-    check_count("count", count, high=100_000)
-    check_count("seed", seed, 0)
+    checks.whole("count", count, 1, 100_000)
+    checks.whole("seed", seed, 0, MOST)
     return tuple(Conversation.generate(seed + number, turns) for number in range(count))

@@ -6,38 +6,18 @@ says what and when is drawn here; vectors, questions and text are made from it i
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from numbers import Integral, Real
 
 import numpy as np
 
+from labkit import checks
 from labkit.conversation_text import CHANGING_KEYS, CONSTANT_KEYS, KEYS, RELATIONS, ROLE_KEYS
 
 N_KEYS = len(KEYS)
 FIRST_ROLE = N_KEYS - len(ROLE_KEYS)
-LARGEST = 1e300  # so that sums stay finite
+MOST = 10**9  # of any count
 MAX_TURNS = 100_000  # 100 MB of embeddings
 MIN_TURNS = 200  # a shorter conversation has no room for its facts
 STATEMENT, PERSON_FACT, TOPIC, PERSON, SMALL_TALK = range(5)  # kinds of message
-
-
-def check_number(name, value, low=-np.inf, high=np.inf):
-    """Raise ValueError unless `value` is a finite number in low..high."""
-    real = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-    if not real or not -LARGEST <= value <= LARGEST or not low <= value <= high:
-        raise ValueError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
-
-
-def check_count(name, value, low=1, high=10**9):
-    """Raise ValueError unless `value` is a whole number in low..high."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not low <= value <= high:
-        raise ValueError(f"{name} must be a whole number of at least {low} (and at most {high:,}), not {value!r}")
-
-
-def check_flags(owner, **flags):
-    """Raise ValueError unless all are True or False."""
-    for name, value in flags.items():
-        if not isinstance(value, (bool, np.bool_)):
-            raise ValueError(f"{owner}{name} must be True or False, not {value!r}")
 
 
 @dataclass(frozen=True)
@@ -67,11 +47,11 @@ class WorldSettings:
 
     def __post_init__(self):
         for field in fields(self)[:-3]:
-            check_number(f"WorldSettings.{field.name}", getattr(self, field.name), 0)
-        check_number("WorldSettings.first_by", self.first_by, 0, MIN_TURNS / 600)
-        check_count("WorldSettings.tokens_min", self.tokens_min)
-        check_count("WorldSettings.tokens_max", self.tokens_max, self.tokens_min)
-        check_count("WorldSettings.dimensions", self.dimensions, 2)
+            checks.number(f"WorldSettings.{field.name}", getattr(self, field.name), 0)
+        checks.number("WorldSettings.first_by", self.first_by, 0, MIN_TURNS / 600)
+        checks.whole("WorldSettings.tokens_min", self.tokens_min, 1, MOST)
+        checks.whole("WorldSettings.tokens_max", self.tokens_max, self.tokens_min, MOST)
+        checks.whole("WorldSettings.dimensions", self.dimensions, 2, MOST)
 
 
 def unit(vectors):

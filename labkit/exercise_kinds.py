@@ -82,7 +82,7 @@ class NumberExercise(JudgedExercise):
                 wrote = f"you wrote {given.unit}" if given.unit else f"without a unit it is taken in {self.unit}"
                 prefixes = " (1 KiB = 2^10 bytes, 1 KB = 10^3 bytes)" if DIMENSION[unit] == "bytes" else ""
                 return Feedback("near", f"the number is right in {unit}, but {wrote}{prefixes}.")
-        off = min((value / right - 1 for value in self._meanings(given)), key=abs) if right else math.inf
+        off = min((value / float(right) - 1 for value in self._meanings(given)), key=abs) if right else math.inf
         if abs(off) <= min(5 * self.tolerance, 0.1):
             return Feedback("near", f"close, but a little too {'large' if off > 0 else 'small'}; right is what lies within "
                                     f"{100 * self.tolerance:.3g} % of it. Was something rounded on the way, or read off a curve?")

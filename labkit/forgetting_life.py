@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 
+from labkit import checks
 from labkit.conversation import Conversation
 from labkit.conversation_text import KEYS
 from labkit.conversation_world import fresh, unit
@@ -40,8 +41,7 @@ class Request:
             if value not in tuple(allowed):
                 raise ValueError(f"Request: {name} must be one of {', '.join(allowed)}; got {value!r}")
         for name in ("entries", "old_versions", "raw", "rebuilt"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"Request: {name} must be True or False; got {getattr(self, name)!r}")
+            checks.flag(f"Request: {name}", getattr(self, name))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """The fields of a Hugging Face config.json: every look-up checked, what a file leaves to its model class filled in."""
 
-from labkit.model import check_whole
+from labkit import checks
 
 MOST = 10**7                # of any number: a model's bytes a token stay within 64 bits
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -59,9 +59,7 @@ class Fields:
         """The first of these fields that is there, as a whole number; a default of None means that one must be there."""
         for name in names:
             if name in self.values:
-                check_whole(name, self.values[name], least, self.where)
-                if self.values[name] > MOST:
-                    raise ValueError(f"{self.where}: {name} must be at most {MOST:,}")
+                checks.whole(f"{self.where}: {name}", self.values[name], least, MOST)
                 self._note(name)
                 return self.values[name]
         if default is None:

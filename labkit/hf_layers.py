@@ -1,7 +1,7 @@
 """What each layer of a Hugging Face config keeps of a sequence: every token, a window, a constant state, or nothing."""
 
+from labkit import checks
 from labkit.hf_fields import HIDDEN, NotSaid
-from labkit.model import check_whole
 
 # Model classes that put the window into every layer (""; a file without model_type is taken as such). All others must say
 # where it is, since some alternate in code only.
@@ -115,7 +115,7 @@ def attention_blocks(f):
         raise ValueError(f"{f.where}: block_configs must be a list of objects with an 'attention' each")
     for i, block in enumerate(blocks):
         if attends(block):
-            check_whole("n_heads_in_group", block["attention"]["n_heads_in_group"], 1, f"{f.where}: block_configs[{i}]")
+            checks.whole(f"{f.where}: block_configs[{i}]: n_heads_in_group", block["attention"]["n_heads_in_group"], 1)
     return blocks
 
 

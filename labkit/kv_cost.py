@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from labkit import reference
-from labkit.model import DTYPE_BYTES, Model, check, check_one, check_whole, dtype_bytes, model_names, names_of, plain, row_fields
+from labkit import checks, reference
+from labkit.model import DTYPE_BYTES, Model, check, check_one, dtype_bytes, model_names, names_of, plain, row_fields
 
 # A query of the lecture notes (L14 1.2). Fitted: with a question of 70 tokens every printed figure comes out;
 # 200 answer tokens are stated. A user holds on average half of the answer, hence `answer / 2` below.
@@ -107,7 +107,7 @@ class Roofline:
     def __post_init__(self):
         object.__setattr__(self, "model", Model.load(self.model))
         object.__setattr__(self, "gpu", Gpu.load(self.gpu))
-        check_whole("gpus", self.gpus, 1, "Roofline")
+        checks.whole("Roofline: gpus", self.gpus, 1)
         for name in ("compute_efficiency", "bandwidth_efficiency", "memory_fraction"):
             check(name, getattr(self, name), least=0, most=1, above=True)
         check("overhead_s", self.overhead_s, least=0)
@@ -223,8 +223,7 @@ class Roofline:
         `cached`: the context's KV is in memory already and only the question is computed; else the whole prompt is.
         inf where not even one user fits.
         """
-        if not isinstance(cached, (bool, np.bool_)):
-            raise ValueError(f"cached={cached!r} must be True or False: is the KV of the whole context in memory already?")
+        checks.flag("cached", cached)
         users = self.max_users(context, 0, question, answer)
         context = check("context", context, least=0, above=True)
         step = self.step_seconds(np.maximum(users, 1), _mean_length(context, question, answer))

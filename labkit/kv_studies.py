@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from labkit import checks
 from labkit.kv_cost import ANSWER_TOKENS, QUESTION_TOKENS, Model, Roofline, check_one
 
 GB, GIB = 1e9, 2**30
@@ -61,8 +62,7 @@ def cache_sizes(model="Llama-3-8B", context=128_000, dtype="bf16", kv_heads="as 
     """
     model = Model.load(model)
     check_one("context", context, least=1)
-    if not isinstance(window, (bool, np.bool_)):
-        raise ValueError(f"window={window!r} must be True or False: do windowed layers keep their window only?")
+    checks.flag("window", window)
     if kv_heads not in tuple(KV_HEADS):
         raise ValueError(f"kv_heads={kv_heads!r} is unknown; choose one of {', '.join(KV_HEADS)}")
     chosen = model if model.kv_lora_rank else model.with_(kv_heads=KV_HEADS[kv_heads](model), full_kv_heads=None)

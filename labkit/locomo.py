@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from labkit.conversation_world import check_count, unit
+from labkit import checks
+from labkit.conversation_world import MOST, unit
 from labkit.memory_reading import chunk_starts
 
 # As LOCOMO's authors number them. The mem0 paper calls 1 single-hop, 3 multi-hop and 4 open-domain: permuted names.
@@ -164,7 +165,7 @@ def hashed_tfidf(corpus, dimensions=4_096):
     -------
     embed : callable, list of str -> ndarray (texts, dimensions)
     """
-    check_count("dimensions", dimensions)
+    checks.whole("dimensions", dimensions, 1, MOST)
 
     def counts(texts):
         table = np.zeros((len(texts), dimensions), np.float32)
@@ -205,8 +206,8 @@ def evidence_recall(dialogues, chunk=128, k=16, embed=None, tokens=count_tokens,
         kind (LOCOMO's names, then "all"), questions, all_found (share with all evidence retrieved), share_found (mean share
         of the evidence), tokens (read a question).
     """
-    check_count("chunk", chunk)
-    check_count("k", k)
+    checks.whole("chunk", chunk, 1, MOST)
+    checks.whole("k", k, 1, MOST)
     found = pd.concat([_recall_of(dialogue, chunk, k, embed, tokens, categories) for dialogue in dialogues], ignore_index=True)
     if found.empty:
         raise ValueError(f"no question of the categories {tuple(categories)} has evidence")

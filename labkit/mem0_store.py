@@ -10,9 +10,10 @@ from functools import cache, lru_cache
 import numpy as np
 import pandas as pd
 
+from labkit import checks
 from labkit.conversation import QUESTION_KINDS, Conversation
 from labkit.conversation_text import KEYS, RELATIONS
-from labkit.conversation_world import N_KEYS, check_count
+from labkit.conversation_world import MOST, N_KEYS
 from labkit.memory_systems import AddOnly, Mem0, Mem0Graph
 
 LONGEST = 200  # messages of a story
@@ -133,7 +134,7 @@ def step_through(story="a life in 200 messages", system="mem0 graph (INVALIDATE)
     for name, value, allowed in (("story", story, STORIES), ("system", system, SYSTEMS), ("failure", failure, FAILURES), ("ask", ask, ASKS)):
         if value not in allowed:
             raise ValueError(f"{name}={value!r} is unknown; choose one of: {', '.join(allowed)}")
-    check_count("messages", messages)
+    checks.whole("messages", messages, 1, MOST)
     memory = _memory(story, system, failure, errors)
     world, turn = memory.conversation, min(messages, memory.conversation.turns) - 1
     question = find_question(world, ask)

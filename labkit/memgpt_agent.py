@@ -30,9 +30,9 @@ from types import MappingProxyType
 
 import pandas as pd
 
+from labkit import checks
 from labkit.memgpt_functions import FUNCTIONS, Call, CallError, Memory, Result, execute, words_found
 from labkit.memgpt_serving import CAUSES
-from labkit.memgpt_session import check_share, check_whole
 from labkit.memgpt_view import EVENTS, SPOKEN, Message, Segment, Snapshot, View
 from labkit.prefix_cache import SessionCache
 
@@ -108,14 +108,13 @@ class AgentSettings:
 
     def __post_init__(self):
         for name in ("window", "page_size", "max_calls"):
-            check_whole("AgentSettings", name, getattr(self, name), least=1)
-        check_whole("AgentSettings", "summary", self.summary, least=0)
+            checks.whole(f"AgentSettings: {name}", getattr(self, name), 1)
+        checks.whole("AgentSettings: summary", self.summary, 0)
         for name in ("warn", "evict"):
-            check_share("AgentSettings", name, getattr(self, name))
+            checks.share(f"AgentSettings: {name}", getattr(self, name))
         if self.layout not in tuple(AGENT_LAYOUTS):
             raise ValueError(f"AgentSettings: layout must be one of {', '.join(AGENT_LAYOUTS)}; got {self.layout!r}")
-        if not isinstance(self.credit_output, bool):
-            raise ValueError(f"AgentSettings: credit_output must be True or False; got {self.credit_output!r}")
+        checks.flag("AgentSettings: credit_output", self.credit_output)
 
 
 # --- the agent ----------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ from uuid import UUID
 import numpy as np
 import pandas as pd
 
+from labkit import checks
 from labkit.memgpt_agent import Agent, AgentSettings
 from labkit.memgpt_functions import Block, Call
 from labkit.memgpt_serving import ServeResult, ServeSettings
-from labkit.memgpt_session import check_session, check_share, check_whole
+from labkit.memgpt_session import check_session
 
 # --- one edit -----------------------------------------------------------------------------------
 
@@ -102,7 +103,7 @@ def conversation_demo(window=900, warn=0.70, evict=0.50, turns=24, layout="front
     Agent
         Its `history` and `trace` have one entry a call.
     """
-    check_whole("conversation_demo", "turns", turns, least=1)
+    checks.whole("conversation_demo: turns", turns, 1)
     settings = AgentSettings(window=window, warn=warn, evict=evict, layout=layout, summary=80, page_size=2)
     agent = Agent(note_taking_policy, settings, blocks={"human": Block(limit=100)})
     for turn in range(turns):
@@ -185,7 +186,7 @@ class NestedLookup:
 
 def _generator(owner, seed):
     if not isinstance(seed, np.random.Generator):
-        check_whole(owner, "seed", seed, least=0)
+        checks.whole(f"{owner}: seed", seed, 0)
     return np.random.default_rng(seed)
 
 
@@ -208,8 +209,8 @@ def nested_lookup(p=0.8, trials=1_000, seed=0):
     -------
     NestedLookup
     """
-    check_share("nested_lookup", "p", p)
-    check_whole("nested_lookup", "trials", trials, least=1)
+    checks.share("nested_lookup: p", p)
+    checks.whole("nested_lookup: trials", trials, 1)
     rng = _generator("nested_lookup", seed)
     chains, pairs = _nested_pairs(rng)
     draws = rng.random((trials, LEVELS))
@@ -294,11 +295,11 @@ def paged_search(questions=20, documents=50, page_size=5, patience=(1, 2, 3, 5, 
     MemGPT section 3.2.1: it "can" read every page, but often stops before (L14 section 2.2).
     """
     for name, value, least in (("questions", questions, 1), ("documents", documents, 2), ("page_size", page_size, 1)):
-        check_whole("paged_search", name, value, least)
+        checks.whole(f"paged_search: {name}", value, least)
     if isinstance(patience, (str, bytes)) or not np.iterable(patience) or not len(patience):
         raise ValueError(f"paged_search: patience must be a list of whole numbers from 1 on; got {patience!r}")
     for pages in patience:
-        check_whole("paged_search", "patience", pages, least=1)
+        checks.whole("paged_search: patience", pages, 1)
     u = (np.arange(questions) + _generator("paged_search", seed).random(questions)) / questions
     ranks = np.floor(documents**u).astype(int) - 1
     rows, agents = [], {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Callable
 
-from labkit.memgpt_session import check_whole
+from labkit import checks
 
 
 class CallError(Exception):
@@ -98,11 +98,10 @@ class Block:
     read_only: bool = False  # True: no function may change it
 
     def __post_init__(self):
-        check_whole("Block", "limit", self.limit, least=1)
+        checks.whole("Block: limit", self.limit, 1)
         if not isinstance(self.value, str) or len(self.value) > self.limit:
             raise ValueError(f"Block: value must be text of at most {self.limit} characters (limit); got {self.value!r}")
-        if not isinstance(self.read_only, bool):
-            raise ValueError(f"Block: read_only must be True or False; got {self.read_only!r}")
+        checks.flag("Block: read_only", self.read_only)
 
 
 def words_found(query, text):

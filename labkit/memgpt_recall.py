@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from labkit.memgpt_session import check_share, check_whole
+from labkit import checks
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class RecallSettings:
 
     def __post_init__(self):
         for name in ("archive", "archive_warned", "warn", "keep", "find", "newest", "recall", "update"):
-            check_share("RecallSettings", name, getattr(self, name))
+            checks.share(f"RecallSettings: {name}", getattr(self, name))
         least = dict(window=2, core=0, attributes=1, messages=1, facts=1, questions=1)
         for name, value in least.items():
-            check_whole("RecallSettings", name, getattr(self, name), least=value)
+            checks.whole(f"RecallSettings: {name}", getattr(self, name), value)
         if self.facts > self.messages:
             raise ValueError(
                 f"RecallSettings: facts a session must be at most messages = {self.messages}; got {self.facts}"
@@ -217,9 +217,9 @@ def recall_study(sessions, settings=RecallSettings(), dialogues=100, seed=0):
     -----
     Mechanism: MemGPT section 2; probabilities: L11 section 2.5. They are set, not measured.
     """
-    check_whole("recall_study", "sessions", sessions, least=1)
-    check_whole("recall_study", "dialogues", dialogues, least=1)
-    check_whole("recall_study", "seed", seed, least=0)
+    checks.whole("recall_study: sessions", sessions, 1)
+    checks.whole("recall_study: dialogues", dialogues, 1)
+    checks.whole("recall_study: seed", seed, 0)
     if not isinstance(settings, RecallSettings):
         raise ValueError(f"recall_study: settings must be RecallSettings(...); got {settings!r}")
     s = settings

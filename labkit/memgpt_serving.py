@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from labkit.memgpt_session import check_session, check_share, check_whole
+from labkit import checks
+from labkit.memgpt_session import check_session
 from labkit.memgpt_session import even_session, load_session, random_session, save_session  # noqa: F401
 
 CAUSES = ("new", "edit", "evict", "moved")
@@ -105,17 +106,16 @@ class ServeSettings:
 
     def __post_init__(self):
         for name in ("window", "working"):
-            check_whole("ServeSettings", name, getattr(self, name), least=1)
+            checks.whole(f"ServeSettings: {name}", getattr(self, name), 1)
         for name in ("system", "summary", "call", "result", "warning", "note"):
-            check_whole("ServeSettings", name, getattr(self, name), least=0)
+            checks.whole(f"ServeSettings: {name}", getattr(self, name), 0)
         for name in ("window", "working", "system", "summary", "call", "result", "warning", "note"):
             object.__setattr__(self, name, int(getattr(self, name)))  # numpy's small integers would overflow
         for name in ("warn", "evict"):
-            check_share("ServeSettings", name, getattr(self, name))
+            checks.share(f"ServeSettings: {name}", getattr(self, name))
         if self.layout not in tuple(LAYOUTS):
             raise ValueError(f"ServeSettings: layout must be one of {', '.join(LAYOUTS)}; got {self.layout!r}")
-        if not isinstance(self.credit_output, (bool, np.bool_)):
-            raise ValueError(f"ServeSettings: credit_output must be True or False; got {self.credit_output!r}")
+        checks.flag("ServeSettings: credit_output", self.credit_output)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ search results (0 = no search). So a session can come from `even_session`, from 
 from a JSON file or from a log of your own.
 """
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
+
+from labkit import checks, json_list
 
 FIELDS = ("user", "reply", "save", "hits")
 
@@ -55,7 +55,7 @@ def random_session(seed, turns=600, user=40, reply=60, hits=170, p_fact=0.2, p_s
     """
     _check_rates(turns, user, reply, hits, p_fact, p_save, p_search)
     if not isinstance(seed, np.random.Generator):
-        check_whole("session", "seed", seed, least=0)
+        checks.whole("session: seed", seed, 0)
     rng = np.random.default_rng(seed)
     fact, save, search = rng.random((3, turns)) < [[p_fact], [p_save], [p_search]]
     sizes = rng.uniform(0.5, 1.5, (3, turns)) * [[user], [reply], [hits]]
@@ -66,9 +66,9 @@ def random_session(seed, turns=600, user=40, reply=60, hits=170, p_fact=0.2, p_s
 
 def _check_rates(turns, user, reply, hits, p_fact, p_save, p_search):
     for name, value in dict(turns=turns, user=user, reply=reply, hits=hits).items():
-        check_whole("session", name, value, least=1)
+        checks.whole(f"session: {name}", value, 1)
     for name, value in dict(p_fact=p_fact, p_save=p_save, p_search=p_search).items():
-        check_share("session", name, value)
+        checks.share(f"session: {name}", value)
 
 
 def check_session(session):
@@ -85,11 +85,10 @@ def check_session(session):
         for key in FIELDS:
             if key not in entry:
                 raise ValueError(f"{owner}: {key} is missing; the fields are {', '.join(FIELDS)}")
-        check_whole(owner, "user", entry["user"], least=1)
-        check_whole(owner, "reply", entry["reply"], least=1)
-        check_whole(owner, "hits", entry["hits"], least=0)
-        if not isinstance(entry["save"], (bool, np.bool_)):
-            raise ValueError(f"{owner}: save must be true or false; got {entry['save']!r}")
+        checks.whole(f"{owner}: user", entry["user"], 1)
+        checks.whole(f"{owner}: reply", entry["reply"], 1)
+        checks.whole(f"{owner}: hits", entry["hits"], 0)
+        checks.flag(f"{owner}: save", entry["save"])
 
 
 def load_session(path):
@@ -98,12 +97,9 @@ def load_session(path):
     Raises
     ------
     ValueError
-        If the file is not JSON or an entry is malformed; names the entry's number and field.
+        If the file is not JSON (names the line) or an entry is malformed (names its number and field).
     """
-    try:
-        session = json.loads(Path(path).read_text(encoding="utf-8-sig"))    # some editors of Windows write a signature
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON ({error}); a session is a list with one object a turn") from None
+    session = json_list.read(path, "a session is a list with one object a turn")
     check_session(session)
     return session
 
@@ -111,18 +107,4 @@ def load_session(path):
 def save_session(session, path):
     """Write a session as JSON, one turn a line."""
     check_session(session)
-    lines = ",\n".join(json.dumps(entry, default=lambda number: number.item()) for entry in session)  # numpy
-    Path(path).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-
-
-def check_whole(owner, name, value, least):
-    """Refuse everything but a whole number of at least `least` (True and 2.0 too)."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{owner}: {name} must be a whole number, at least {least}; got {value!r}")
-
-
-def check_share(owner, name, value):
-    """Refuse everything but a number from 0 to 1 (True and NaN too)."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not number or not 0 <= value <= 1:
-        raise ValueError(f"{owner}: {name} must be a number from 0 to 1; got {value!r}")
+    json_list.write(path, session)

@@ -10,12 +10,12 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from labkit import reference
+from labkit import checks, reference
 from labkit.kv_cost import Roofline
 from labkit.memgpt_demos import conversation_demo
 from labkit.memgpt_recall import RecallSettings, recall_curve
 from labkit.memgpt_serving import LAYOUTS, ServeSettings, gpu_seconds, serve_session
-from labkit.memgpt_session import check_share, check_whole, even_session
+from labkit.memgpt_session import even_session
 from labkit.memgpt_view import Snapshot
 
 MODEL, GPU = "Llama-3-8B", "H100 SXM"  # whose seconds are counted
@@ -88,10 +88,10 @@ def main_context(window=900, warn=0.70, evict=0.50, step=13):
     ValueError
         For a share outside 0 to 1, a step below 1, or a window that a message does not fit into.
     """
-    check_whole("main_context", "step", step, least=1)
-    check_whole("main_context", "window", window, least=1)
+    checks.whole("main_context: step", step, 1)
+    checks.whole("main_context: window", window, 1)
     for name, share in (("warn", warn), ("evict", evict)):
-        check_share("main_context", name, share)
+        checks.share(f"main_context: {name}", share)
     agent, trace, tokens = _conversation(window, warn, evict)
     step = min(step, len(trace))
     return MainContext(tokens, trace, step, agent.history[step - 1], window, warn * window, (1 - evict) * window)
@@ -145,8 +145,7 @@ def recall_curves(
         raise ValueError(f"sessions={sessions!r} must be one of {', '.join(map(str, SESSIONS))}")
     settings = RecallSettings(window=window, core=core, archive=archive, archive_warned=archive_warned, recall=recall)
     curve = recall_curve(settings, SESSIONS, dialogues)
-    if not isinstance(without_warning, (bool, np.bool_)):
-        raise ValueError(f"without_warning must be True or False; got {without_warning!r}")
+    checks.flag("without_warning", without_warning)
     if not without_warning:
         curve = curve[curve["system"] != "memgpt_no_warning"]
     wide = curve.pivot(index="sessions", columns="system")[["accuracy", "standard_error"]]
@@ -204,9 +203,8 @@ def prefill_by_cause(
     """
     if layout not in tuple(LAYOUTS):
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}; got {layout!r}")
-    if not isinstance(compare, (bool, np.bool_)):
-        raise ValueError(f"compare must be True or False; got {compare!r}")
-    check_share("prefill_by_cause", "p_save", p_save)
+    checks.flag("compare", compare)
+    checks.share("prefill_by_cause: p_save", p_save)
     roofline, session = Roofline(MODEL, GPU), _even(p_save=p_save)
     results = {
         name: serve_session(session, ServeSettings(window, warn, evict, layout=name, credit_output=credit_output))

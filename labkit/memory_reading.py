@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labkit.conversation_world import N_KEYS, check_count, check_number
+from labkit import checks
+from labkit.conversation_world import MOST, N_KEYS
 from labkit.memory_protocol import FACT_TOKENS, Answers, Memory, answered, top
 
 
@@ -23,8 +24,8 @@ class FullContext:
     label = "full context"
 
     def __post_init__(self):
-        check_count("FullContext.window", self.window)
-        check_number("FullContext.alpha", self.alpha, 0)
+        checks.whole("FullContext.window", self.window, 1, MOST)
+        checks.number("FullContext.alpha", self.alpha, 0)
 
     def build(self, conversation):
         """The memory of one conversation."""
@@ -73,8 +74,8 @@ class Rag:
     label = "RAG"
 
     def __post_init__(self):
-        check_count("Rag.chunk", self.chunk)
-        check_count("Rag.k", self.k)
+        checks.whole("Rag.chunk", self.chunk, 1, MOST)
+        checks.whole("Rag.k", self.k, 1, MOST)
 
     def build(self, conversation):
         """The memory of one conversation."""
@@ -138,12 +139,12 @@ class MemGptStyle:
     label = "MemGPT style"
 
     def __post_init__(self):
-        check_count("MemGptStyle.queue", self.queue)
-        check_number("MemGptStyle.flush", self.flush, 0, 1)
-        check_number("MemGptStyle.save", self.save, 0, 1)
+        checks.whole("MemGptStyle.queue", self.queue, 1, MOST)
+        checks.share("MemGptStyle.flush", self.flush)
+        checks.share("MemGptStyle.save", self.save)
         if self.capacity is not None:
-            check_count("MemGptStyle.capacity (or None for no limit)", self.capacity, 0)
-        check_count("MemGptStyle.page", self.page)
+            checks.whole("MemGptStyle.capacity (or None for no limit)", self.capacity, 0, MOST)
+        checks.whole("MemGptStyle.page", self.page, 1, MOST)
 
     def build(self, conversation):
         """The memory of one conversation."""

@@ -11,8 +11,9 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
+from labkit import checks
 from labkit.conversation import QUESTION_KINDS, Conversation
-from labkit.conversation_world import check_count, check_flags, check_number
+from labkit.conversation_world import MOST
 from labkit.kv_cost import ANSWER_TOKENS, QUESTION_TOKENS, Roofline
 from labkit.memory_protocol import FACT_TOKENS, Answers, Memory
 from labkit.memory_reading import FullContext, MemGptStyle, Rag
@@ -121,7 +122,7 @@ def length_study(lengths=(600, 1_200, 2_400, 4_800), count=90, seed=0, systems=N
     DataFrame
         As `evaluate`, with a column turns in front.
     """
-    check_count("count", count)
+    checks.whole("count", count, 1, MOST)
     lengths = tuple(lengths)
     if not lengths:
         raise ValueError("lengths must name at least one length in turns")
@@ -157,7 +158,7 @@ def break_even_questions(write_cost, read_cost, own_read_cost=0.0):
         inf if reading saves nothing.
     """
     for name, value in (("write_cost", write_cost), ("read_cost", read_cost), ("own_read_cost", own_read_cost)):
-        check_number(name, value, 0)
+        checks.number(name, value, 0)
     saved = read_cost - own_read_cost
     return write_cost / saved if saved > 0 else np.inf
 
@@ -187,8 +188,8 @@ def gpu_seconds(results, roofline=None, prefix_cached=True, answer_tokens=ANSWER
     roofline = Roofline("Llama-3-8B", "H100 SXM") if roofline is None else roofline
     if not isinstance(roofline, Roofline):
         raise ValueError(f"roofline must be a kv_cost.Roofline, as Roofline('Llama-3-8B', 'H100 SXM'), not {roofline!r:.100}")
-    check_flags("", prefix_cached=prefix_cached)
-    check_count("answer_tokens", answer_tokens)
+    checks.flag("prefix_cached", prefix_cached)
+    checks.whole("answer_tokens", answer_tokens, 1, MOST)
     rows = []
     for row in results[results.kind == "all"].itertuples():
         prefix = row.prefix_tokens if prefix_cached else 0.0

@@ -10,7 +10,8 @@ from itertools import islice
 
 import numpy as np
 
-from labkit.conversation_world import FIRST_ROLE, N_KEYS, check_count, check_flags, check_number
+from labkit import checks
+from labkit.conversation_world import FIRST_ROLE, MOST, N_KEYS
 from labkit.memory_protocol import FACT_TOKENS, Answers, Memory, answered, top
 
 EXTRACTION_PROMPT = 1_000 + 430 + 85  # tokens: instructions, the last 10 messages, the new pair (L14, exercise 2)
@@ -33,9 +34,9 @@ class ExtractionSettings:
 
     def __post_init__(self):
         for name in ("recall", "known_mistake", "conflict_missed", "delete_only", "repeat_deletes", "unknown_id"):
-            check_number(f"{type(self).__name__}.{name}", getattr(self, name), 0, 1)
-        check_count(f"{type(self).__name__}.s", self.s)
-        check_count(f"{type(self).__name__}.k", self.k)
+            checks.share(f"{type(self).__name__}.{name}", getattr(self, name))
+        checks.whole(f"{type(self).__name__}.s", self.s, 1, MOST)
+        checks.whole(f"{type(self).__name__}.k", self.k, 1, MOST)
 
 
 class Store(Memory):
@@ -148,7 +149,7 @@ class Mem0(ExtractionSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        check_flags("Mem0.", update_in_place=self.update_in_place)
+        checks.flag("Mem0.update_in_place", self.update_in_place)
 
     def build(self, conversation):
         """The memory of one conversation."""
@@ -192,9 +193,10 @@ class Mem0Graph(ExtractionSettings):
 
     def __post_init__(self):
         super().__post_init__()
-        check_count("Mem0Graph.best", self.best, 0)
-        check_count("Mem0Graph.history", self.history, 0)
-        check_flags("Mem0Graph.", graph=self.graph, old_versions_compete=self.old_versions_compete)
+        checks.whole("Mem0Graph.best", self.best, 0, MOST)
+        checks.whole("Mem0Graph.history", self.history, 0, MOST)
+        checks.flag("Mem0Graph.graph", self.graph)
+        checks.flag("Mem0Graph.old_versions_compete", self.old_versions_compete)
 
     def build(self, conversation):
         """The memory of one conversation."""
@@ -258,10 +260,10 @@ class AddOnly:
     label = "add-only"
 
     def __post_init__(self):
-        check_number("AddOnly.recall", self.recall, 0, 1)
-        check_count("AddOnly.k", self.k)
-        check_count("AddOnly.s", self.s)
-        check_flags("AddOnly.", drop_repeats=self.drop_repeats)
+        checks.share("AddOnly.recall", self.recall)
+        checks.whole("AddOnly.k", self.k, 1, MOST)
+        checks.whole("AddOnly.s", self.s, 1, MOST)
+        checks.flag("AddOnly.drop_repeats", self.drop_repeats)
 
     def build(self, conversation):
         """The memory of one conversation."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labkit import reference
+from labkit import checks, reference
 from labkit.reference import names_of, row_fields
 
 # Bytes of one cached number. The dtype of the KV cache is a choice of the engine, apart from the weights' quantisation.
@@ -85,12 +85,12 @@ class Model:
 
     def __post_init__(self):
         for name in ("layers", "hidden", "query_heads", "kv_heads", "head_dim"):
-            check_whole(name, getattr(self, name), 1, self.name)
+            checks.whole(f"{self.name}: {name}", getattr(self, name), 1)
         for name in ("full_layers", "window_layers", "state_layers", "kv_lora_rank", "rope_head_dim"):
-            check_whole(name, getattr(self, name), 0, self.name)
+            checks.whole(f"{self.name}: {name}", getattr(self, name), 0)
         for name in ("window", "value_head_dim", "full_kv_heads", "full_head_dim"):
             if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), 1, self.name)
+                checks.whole(f"{self.name}: {name}", getattr(self, name), 1)
         for name in ("total_params", "block_params", "weight_bytes", "state_bytes"):
             if getattr(self, name) is not None:
                 check(f"{self.name}: {name}", getattr(self, name), least=0)
@@ -207,7 +207,7 @@ class Model:
 
         Beyond kv_heads ranks, heads are copied and not split; an MLA latent, shared by all heads, is on every rank whole.
         """
-        check_whole("ranks", ranks, 1, self.name)
+        checks.whole(f"{self.name}: ranks", ranks, 1)
         if self.kv_lora_rank:
             return self.kv_bytes(tokens, dtype)
         held = self.kv_by_kind(tokens, dtype)
@@ -303,12 +303,6 @@ def check_one(name, value, least, most=np.inf, above=False):
     if np.ndim(value):
         raise ValueError(f"{name}={value!r} must be one number; make a call for each")
     return check(name, value, least, most, above)
-
-
-def check_whole(name, value, least, where):
-    """Raise a ValueError unless the value is a whole number, at least `least`; `where` opens the message."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{where}: {name}={value!r} must be a whole number, at least {least}")
 
 
 def plain(value):

@@ -20,6 +20,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from labkit import checks
+
 TRACE_BLOCK = 512  # tokens a block, fixed by the format
 LENGTHS = ("timestamp", "input_length", "output_length")
 LARGEST_ID = np.iinfo(np.int64).max // TRACE_BLOCK - 1  # so that its tokens still fit int64
@@ -192,12 +194,8 @@ def replay(trace, capacities=(None, 1_000, 10_000, 50_000)):
         If a capacity is not possible, or at a bad line of the trace, with its number.
     """
     capacities = list(capacities)
-    for capacity in capacities:
-        if capacity is not None and (
-            isinstance(capacity, bool) or not isinstance(capacity, (int, np.integer)) or capacity < 1
-        ):
-            raise ValueError(f"capacities: must be whole numbers of at least 1, or None; got {capacity!r}")
-    sizes = [float("inf") if capacity is None else int(capacity) for capacity in capacities]
+    sizes = [float("inf") if capacity is None else checks.whole("each of capacities (or None)", capacity, 1)
+             for capacity in capacities]
     steps = sorted(set(sizes))
     # A use at distance d hits in every cache larger than d: counted at the smallest of them.
     hit_blocks, hit_tokens = np.zeros(len(steps) + 1, np.int64), np.zeros(len(steps) + 1, np.int64)

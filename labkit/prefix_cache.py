@@ -19,9 +19,10 @@ Requests that overlap use ``handle = start(prompt)`` and later ``finish(handle, 
 
 import pandas as pd
 
+from labkit import checks
 from labkit.block_cache import BlockCache
 from labkit.cache_base import (
-    TOKEN, Handle, Hit, PrefixCache, check_capacity, check_whole, common_prefix,
+    TOKEN, Handle, Hit, PrefixCache, check_capacity, common_prefix,
 )
 from labkit.mooncake import read_trace, replay, trace_prompts
 from labkit.radix_cache import RadixCache
@@ -88,6 +89,6 @@ def replay_prompts(prompts, cache="blocks", tokens=None, block_size=16):
     """
     if cache not in tuple(PREFIX_CACHES):
         raise ValueError(f"cache: must be one of {', '.join(PREFIX_CACHES)}; got {cache!r}")
-    check_whole(block_size, "block_size", 1)
+    checks.whole("block_size", block_size, 1)
     made = PREFIX_CACHES[cache](check_capacity(tokens, "tokens"), block_size)
     return pd.DataFrame([made.request(prompt) for prompt in prompts], columns=Hit._fields)

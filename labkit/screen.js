@@ -50,7 +50,10 @@ export default {
           td.textContent = text;
           if (i && tag === "td" && text.length > WORDS) td.classList.add("labkit-words");
           if (heads) td.scope = tag === "th" ? "col" : "row";
-          if (cell.was) make("span", "labkit-was", td).textContent = `(was ${cell.was})`;
+          if (cell.was) {
+            td.append(" ");
+            make("span", "labkit-was", td).textContent = `(was ${cell.was})`;
+          }
           if (cell.changed) td.classList.add("labkit-changed");
         });
       };

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labkit.model import check, check_whole
+from labkit import checks
+from labkit.model import check
 
 SYMBOLS = 128                        # names that subjects and objects are drawn from, anew for every sequence
 NONE = SYMBOLS                       # "no symbol": the zero vector
@@ -90,9 +91,9 @@ def sample(n, seed, bridging=4 / 15):
 
 def draw(n, seed, chains, facts):
     """As `sample`, for a number of chains and of facts a document: 1 <= chains < facts, 6 facts - 2 chains <= 128."""
-    check_whole("n", n, 1, "draw")
+    checks.whole("draw: n", n, 1)
     if not isinstance(seed, np.random.Generator):
-        check_whole("seed", seed, 0, "draw")
+        checks.whole("draw: seed", seed, 0)
     noise = facts - chains
     rng = np.random.default_rng(seed)
     symbols = rng.permuted(np.tile(np.arange(SYMBOLS), (n, 1)), axis=1)

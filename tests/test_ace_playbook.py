@@ -421,7 +421,7 @@ def test_the_examples_in_the_docstring():
 @pytest.mark.parametrize("call, says", [
     (lambda: Playbook.parse(None), "text must be a string"), (lambda: Playbook(sections="OTHERS"), "sections must be a sequence"),
     (lambda: Playbook(entries=["text"]), "entries must be Bullet or Unread"), (lambda: Playbook(next_id=float("nan")), "next_id must be a whole number"),
-    (lambda: Playbook.empty().deduplicate("0.9"), "threshold must be above 0 and at most 1"), (lambda: Playbook.empty().within(None), "budget must be a number"),
+    (lambda: Playbook.empty().deduplicate("0.9"), "threshold must be a number above 0 and at most 1"), (lambda: Playbook.empty().within(None), "budget must be a number"),
     (lambda: Playbook.empty().merge(5), "source must be the text"), (lambda: Delta(5), "operations must be a list"), (lambda: Delta(tags="helpful"), "tags must be a dict"),
 ])
 def test_arguments_of_a_wrong_kind_are_refused(call, says):

@@ -253,7 +253,7 @@ def test_a_trace_is_saved_and_loaded(tmp_path):
     ('{"add": true}', "a trace is a list"),
     ('[{"add": true, "touch": []}]', "step 0 .*exactly add, touch, drop"),
     ('[{"add": true, "touch": [], "drop": null, "x": 1}]', "step 0 .*exactly"),
-    ('[{"add": 1, "touch": [], "drop": null}]', "step 0 .*add must be true or false"),
+    ('[{"add": 1, "touch": [], "drop": null}]', "step 0 .*add must be True or False, not 1"),
     ('[{"add": true, "touch": 0, "drop": null}]', "step 0 .*touch must be a list"),
     ('[{"add": true, "touch": [], "drop": null}, {"add": false, "touch": [-1], "drop": null}]', "step 1 .*at least 0"),
     ('[{"add": true, "touch": [], "drop": null}, {"add": false, "touch": [0, 0], "drop": null}]', "step 1 .*distinct"),

@@ -63,7 +63,7 @@ def test_timing_of_a_model_and_the_controller():
 @pytest.mark.parametrize("call", [
     lambda: studies.rope_shift(precision="bf16"), lambda: studies.rope_shift(dims=7), lambda: studies.timing(disk=0),
     lambda: studies.timing(device="tape"), lambda: studies.device_times(tokens=0), lambda: studies.trained(sequence=100),
-    lambda: studies.trained(sequence=-1), lambda: studies.timing(fraction=2), lambda: studies.rag_reuse(k=0),
+    lambda: studies.trained(sequence=-1), lambda: studies.trained(whole_line=1), lambda: studies.timing(fraction=2), lambda: studies.rag_reuse(k=0),
 ])
 def test_impossible_settings(call):
     with pytest.raises(ValueError):
@@ -89,7 +89,7 @@ def test_the_list_of_answers_and_its_colours(bridging):
     result = studies.trained(0.15, "random", bridging, 3)
     shown = tiny_figures.answers_shown(result.answers)
     expected = []
-    for hops, count in ((1, 2), (2, 5), (3, 3)):
+    for hops, count in ((1, 1), (2, 4), (3, 2)):
         rows = result.answers[result.answers.hops == hops][["asked", "right", "reuse", "blend"]].to_numpy().tolist()
         expected += (rows + [[-1] * 4] * count)[:count]
     assert shown.T.tolist() == expected
@@ -104,8 +104,22 @@ def test_the_list_of_answers_and_its_colours(bridging):
 def test_the_line_of_the_knee_does_not_run_ahead_of_the_slider():
     result = studies.trained(0.15)
     artists = tiny_figures.draw_trained(Figure(), result)(result)
-    [line] = [artist for artist in artists if artist.get_label() == "every pick a bridging fact"]
+    [line] = [artist for artist in artists if artist.get_label() == "each pick bridges"]
     assert line.get_xdata()[-1] == 0.15 and max(line.get_ydata()) == pytest.approx(0.15 / result.study.batch.bridging_share)
+    knee = [artist for artist in artists if hasattr(artist, "get_text")]
+    assert [text.get_text() for text in knee] == ["knee"] and not knee[0].get_visible() and "knee" not in tiny_figures.alt_trained(result)
+
+
+@pytest.mark.parametrize("bridging", [0.04, 0.27, 0.42])
+def test_the_whole_line_bends_at_the_share_of_bridging_facts(bridging):
+    result = studies.trained(0.0, bridging=bridging, whole_line=True)
+    artists = tiny_figures.draw_trained(Figure(), result)(result)
+    [line] = [artist for artist in artists if artist.get_label() == "each pick bridges"]
+    share = result.study.batch.bridging_share
+    assert line.get_xdata() == [0, share, 1] and line.get_ydata() == [0, 1, 1]
+    [knee] = [artist for artist in artists if hasattr(artist, "get_text")]
+    assert knee.get_visible() and knee.get_position()[0] == pytest.approx(share + 0.02)
+    assert f"bends at {share:.0%}, the knee" in tiny_figures.alt_trained(result)
 
 
 @pytest.mark.parametrize("call, said", [
@@ -127,5 +141,5 @@ def test_tables_for_the_text():
 
 
 def test_a_controller_that_is_neither_on_nor_off():
-    with pytest.raises(ValueError, match="controller='no' must be True or False"):
+    with pytest.raises(ValueError, match="controller must be True or False, not 'no'"):
         studies.timing(controller="no")

@@ -291,9 +291,9 @@ def test_gpu_rows():
     (lambda: LLAMA.kv_bytes(np.array([5, 0])), "tokens="),
     (lambda: LLAMA.kv_bytes(5, "bf61"), "known are fp32, bf16"),
     (lambda: LLAMA.kv_bytes_per_token(-1), "at=-1"),
-    (lambda: LLAMA.kv_bytes_per_rank(5, 0), "ranks=0"),
-    (lambda: Roofline(LLAMA, "H100", gpus=0), "gpus=0"),
-    (lambda: Roofline(LLAMA, "H100", gpus=1.5), "gpus=1.5"),
+    (lambda: LLAMA.kv_bytes_per_rank(5, 0), "ranks must be a whole number of at least 1, not 0"),
+    (lambda: Roofline(LLAMA, "H100", gpus=0), "gpus must be a whole number of at least 1, not 0"),
+    (lambda: Roofline(LLAMA, "H100", gpus=1.5), "gpus must be a whole number of at least 1, not 1.5"),
     (lambda: Roofline(LLAMA, "H100", memory_fraction=1.5), "memory_fraction=1.5 must be above 0 and at most 1"),
     (lambda: Roofline(LLAMA, "H100", compute_efficiency=0), "compute_efficiency=0"),
     (lambda: Roofline(LLAMA, "H100", overhead_s=-1), "overhead_s=-1"),
@@ -394,7 +394,7 @@ ROOFLINE, LLAMA = Roofline("Llama-3-8B", "H100 SXM"), Model.load("Llama-3-8B")
     (lambda: LLAMA.decode_attention_flops(None), "context=None must be"),
     (lambda: LLAMA.numbers_per_token("windowed"), "choose full or window"),
     (lambda: LLAMA.need("weight"), "did you mean weight_bytes"),
-    (lambda: ROOFLINE.gpu_seconds_per_query(1000, cached=500), "cached=500 must be True or False"),
+    (lambda: ROOFLINE.gpu_seconds_per_query(1000, cached=500), "cached must be True or False, not 500"),
     (lambda: Gpu("mine", [80e9]), "memory_bytes=.* must be one number"),
     (lambda: RoundNumbers(memory_bytes=[80e9, 90e9]), "must be one number"),
     (lambda: break_even_queries(100, "3"), "gpu_seconds_before='3' must be a number"),
@@ -404,7 +404,7 @@ ROOFLINE, LLAMA = Roofline("Llama-3-8B", "H100 SXM"), Model.load("Llama-3-8B")
     (lambda: kv_studies.latency(answer=None), "answer=None must be"),
     (lambda: kv_studies.serving(context="120k"), "context='120k' must be a number"),
     (lambda: kv_studies.serving(context=0.5), "context=0.5 must be at least 1"),
-    (lambda: kv_studies.cache_sizes(window="no"), "window='no' must be True or False"),
+    (lambda: kv_studies.cache_sizes(window="no"), "window must be True or False, not 'no'"),
 ])
 def test_impossible_numbers_are_refused_by_name(call, says):
     with pytest.raises(ValueError, match=says):

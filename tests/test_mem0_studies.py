@@ -169,7 +169,7 @@ def legend_of(figure):
 
 def test_a_legend_lists_what_is_drawn():
     few, all_kinds = mem0_studies.compare(conversations=2), mem0_studies.compare("all kinds", conversations=2)
-    costs = {"writing (once)", "reading (a question)"}
+    costs = {"writing (once)", "reading (per question)"}
     assert legend_of(painted(figures.draw_comparison, few)) == {"current"} | costs
     assert legend_of(painted(figures.draw_comparison, few, all_kinds)) == {"current", "previous", "two-hop", "all questions"} | costs
     assert legend_of(painted(figures.draw_comparison, all_kinds, few)) == {"current"} | costs
@@ -178,7 +178,7 @@ def test_a_legend_lists_what_is_drawn():
 def test_what_is_to_be_predicted_is_not_drawn_before():
     rag = painted(figures.draw_rag, mem0_studies.rag_budget(others=False))
     assert not {"chunks of 128", "lecture notes' RAG", "same budget as yours"} & legend_of(rag)
-    assert "0.87" not in figures.alt_rag(mem0_studies.rag_budget(others=False)) and "0.87" in figures.alt_rag(mem0_studies.rag_budget())
+    assert "87%" not in figures.alt_rag(mem0_studies.rag_budget(others=False)) and "87%" in figures.alt_rag(mem0_studies.rag_budget())
     for alpha in (0.0, 0.4, 1.5):
         result = mem0_studies.write_errors(alpha=alpha, conversations=2)
         line = next(line for line in painted(figures.draw_write_errors, result).axes[1].lines if line.get_label() == "full context")

@@ -368,7 +368,7 @@ def test_other_malformed_sessions(tmp_path):
         with pytest.raises(ValueError):
             load_session(path)
     path.write_bytes(b"\xff\xfe[")
-    with pytest.raises(ValueError, match="session.json is not JSON"):
+    with pytest.raises(ValueError, match="session.json: not JSON"):
         load_session(path)
     path.write_bytes(b"\xef\xbb\xbf[]")    # a byte-order mark is read over
     assert load_session(path) == []

@@ -485,10 +485,10 @@ def test_extreme_settings_still_answer(system, worlds):
     (lambda r: ms.Mem0(update_in_place="no"), "Mem0.update_in_place must be True or False"),
     (lambda r: ms.Mem0Graph(graph=1), "Mem0Graph.graph must be True or False"),
     (lambda r: ms.AddOnly(drop_repeats=None), "AddOnly.drop_repeats must be True or False"),
-    (lambda r: ms.Rag(chunk=10**30), "at most 1,000,000,000"),
+    (lambda r: ms.Rag(chunk=10**30), "from 1 to 1,000,000,000, not"),
     (lambda r: ms.FullContext(alpha=10**400), "must be a number"),
     (lambda r: conversations(1, seed=None), "seed must be a whole number"),
-    (lambda r: Conversation.generate(0, 10**30), "at most 100,000"),
+    (lambda r: Conversation.generate(0, 10**30), "from 200 to 100,000, not"),
 ])
 def test_bad_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):

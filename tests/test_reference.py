@@ -150,7 +150,7 @@ EMPTY = [(file_name, column) for file_name in FILES for column in needed(file_na
 
 
 @pytest.mark.parametrize("file_name, column", NUMBERS)
-@pytest.mark.parametrize("value, words", [("many", "'many' is not a number"), ("-5", "=-5 must be"), ("TRUE", "'TRUE' is not a number"), ("1e999", "=inf must be")])
+@pytest.mark.parametrize("value, words", [("many", "'many' is not a number"), ("-5", "(=-5 must be|must be .* not -5$)"), ("TRUE", "'TRUE' is not a number"), ("1e999", "(=inf must be|must be .* not inf$)")])
 def test_a_number_that_is_none(spoil, file_name, column, value, words):
     cls, name, _ = FILES[file_name]
     spoil(file_name, **{column: value})
@@ -179,7 +179,7 @@ def test_an_empty_cell_that_is_not(spoil, file_name):
     ({"window": ""}, "column 'window': it is empty; a number is needed, since window_layers is 32"),
     ({"state_layers": "4", "layers": "40", "state_bytes": ""}, "column 'state_bytes': it is empty; a number is needed, since state_layers is 4"),
     ({"kv_lora_rank": "512", "rope_head_dim": ""}, "column 'rope_head_dim': it is empty; a number is needed, since kv_lora_rank is 512"),
-    ({"kind": "guess"}, "column 'kind': 'guess' is not one of exact arithmetic, simulation"), ({"layers": "31.5"}, "layers=31.5 must be a whole number"),
+    ({"kind": "guess"}, "column 'kind': 'guess' is not one of exact arithmetic, simulation"), ({"layers": "31.5"}, "layers must be a whole number of at least 1, not 31.5"),
     ({"kv_heads": "5"}, "32 query heads cannot be shared out over 5"), ({"layers": "3"}, "are more than its 3 layers"),
 ])
 def test_a_row_that_cannot_be(spoil, cells, words):

@@ -99,7 +99,7 @@ def draw_rope(fig, result: RopeShift):
 
     def update(result):
         for i, (hands, title) in enumerate(zip(clocks, titles)):
-            shown = i < len(result.pairs)               # 8 numbers a head have three pairs that differ enough
+            shown = i < len(result.pairs)               # 8 numbers per head have three pairs that differ enough
             dials[i].set_visible(shown)
             row = result.pairs.iloc[i] if shown else None
             for artist, name in zip(hands, ("cached", "moved", "computed")):

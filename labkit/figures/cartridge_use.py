@@ -151,13 +151,13 @@ def draw_break_even(fig, result: BreakEven):
     return update
 
 
-_ROWS = {"before": ("GPU s a query, before", "{:.3f}"), "after": ("GPU s a query, after", "{:.3f}"),
-         "queries": ("queries to break even", "{:,.0f}"), "per_week": ("queries a week, to pay", "{:,.0f}"),
+_ROWS = {"before": ("GPU s per query, before", "{:.3f}"), "after": ("GPU s per query, after", "{:.3f}"),
+         "queries": ("queries to break even", "{:,.0f}"), "per_week": ("queries per week, to pay", "{:,.0f}"),
          "users_without": ("users without", "{:,.0f}"), "users_with": ("users with", "{:,.0f}")}
 
 
 def table_break_even(result: BreakEven) -> pd.DataFrame:
-    """Both accounts: GPU seconds, queries, queries a week, users; gaps where there is nothing to compare with."""
+    """Both accounts: GPU seconds, queries, queries per week, users; gaps where there is nothing to compare with."""
     table = result.accounts.astype(float)
     table.loc[np.isinf(table["before"]), ["queries", "per_week"]] = np.nan
     return pd.DataFrame({account: {text: number.format(values[name]) if np.isfinite(values[name]) else "-"

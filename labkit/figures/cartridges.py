@@ -159,7 +159,7 @@ def table_training(result: Training) -> pd.DataFrame:
     return pd.DataFrame({f"{result.preset} preset": {
         "reworded questions right": f"{result.accuracy:.0%}", "in the document's own wording": f"{result.original:.0%}",
         "times smaller than the document": f"{result.compression:.3g}", "questions to train on": len(result.facts) * asked,
-        "loss (nats a question)": f"{result.curve['loss'].iloc[-1]:.2f}",
+        "loss (nats per question)": f"{result.curve['loss'].iloc[-1]:.2f}",
         "cost of training (GFLOP)": f"{result.settings.training_flops(len(result.facts)) / 1e9:.1f}"}})
 
 
@@ -184,7 +184,7 @@ def draw_start(fig, result: Training):
     lengths = [float(name.split()[-1]) for name in stored.index.get_level_values("method")]
     norms.plot(lengths, stored.to_numpy(), label="random directions, stored (live)", **style.line(2))
     norms.axhline(64 / WINDOW, color=style.GREY, linewidth=1.5)
-    norms.text(0.46, 64 / WINDOW - 0.02, "one fact a slot: p/N", fontsize=12, color=_DARK, va="top")
+    norms.text(0.46, 64 / WINDOW - 0.02, "one fact per slot: p/N", fontsize=12, color=_DARK, va="top")
     (own,) = norms.plot([], [], linestyle="none", marker="o", markersize=13, color=style.BLACK, label="yours")
     norms.set(xscale="log", xlim=(0.43, 9.3), xlabel="length of the keys at the start")
     norms.xaxis.set_major_locator(FixedLocator([0.5, 1, 2, 4, 8]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from labkit.figures import style
 from labkit.mem0_scale import ASKED, TURNS, Budget, Lengths
@@ -22,6 +22,12 @@ _KIND_LINES = {"current": 2, "previous": 3, "two-hop": 4}  # not 0 and 1: blue i
 def _look(system):
     """Colour, dash and marker of a system; "RAG 128 x 16" looks like "RAG"."""
     return style.line(next(i for i in reversed(range(len(_SYSTEMS))) if system.startswith(_SYSTEMS[i])))
+
+
+
+def _percent(axis):
+    """Tick labels of a share: 50%."""
+    axis.set_major_formatter(PercentFormatter(1))
 
 
 def _legend_of_drawn(fig, lines, **where):
@@ -48,14 +54,15 @@ def draw_comparison(fig, result: Comparison):
     read = tokens.barh(rows, 1, 0.5, left=1, color=style.BLUE)
     write = calls.barh(rows, 0, 0.5, color=style.ORANGE)
     (once,) = seconds.plot([], [], label="writing (once)", **style.line(1) | look)
-    (again,) = seconds.plot([], [], label="reading (a question)", **style.line(0) | look)
+    (again,) = seconds.plot([], [], label="reading (per question)", **style.line(0) | look)
     right.set(xlim=(-0.03, 1.03), ylim=(len(rows) - 0.5, -0.5), xlabel="accuracy", yticks=rows, yticklabels=result.accuracy.index)
-    tokens.set(xscale="log", xlim=(10, 1e5), xlabel="tokens read\na question")
+    tokens.set(xscale="log", xlim=(10, 1e5), xlabel="tokens read\nper question")
     calls.set(xlim=(0, 450), xlabel="model calls\nto write")
     seconds.set(xscale="log", xlim=(1e-3, 100), xlabel="GPU seconds")
     tokens.xaxis.set_major_locator(FixedLocator([100, 10_000]))
     calls.xaxis.set_major_locator(FixedLocator([0, 400]))
     seconds.xaxis.set_major_locator(FixedLocator([0.01, 1]))
+    _percent(right.xaxis)
     for ax in (tokens, calls, seconds):
         style.human_axis(ax.xaxis)
         ax.xaxis.set_minor_locator(NullLocator())
@@ -82,16 +89,16 @@ def table_comparison(result: Comparison) -> pd.DataFrame:
     frame = result.accuracy.assign(**{
         "tokens": costs.tokens, "calls": costs.calls, "write calls": costs.write_calls, "+ assumed calls": costs.extra_calls,
         "GPU s once": costs.write_seconds, "GPU s each": costs.read_seconds})
-    frame.attrs["format"] = dict.fromkeys(KINDS, "{:.3f}") | {"tokens": "{:,.0f}", "calls": "{:.2f}", "write calls": "{:,.0f}",
+    frame.attrs["format"] = dict.fromkeys(KINDS, "{:.1%}") | {"tokens": "{:,.0f}", "calls": "{:.2f}", "write calls": "{:,.0f}",
                                                               "+ assumed calls": "{:,.0f}", "GPU s once": "{:.2f}", "GPU s each": "{:.4f}"}
     return frame.rename_axis(index=None)
 
 
 def alt_comparison(result: Comparison) -> str:
     """Accuracy of all systems in words."""
-    said = "; ".join(f"{name}: {', '.join(f'{kind} {value:.2f}' for kind, value in row.items())}, {result.costs.tokens[name]:,.0f} tokens"
+    said = "; ".join(f"{name}: {', '.join(f'{kind} {value:.0%}' for kind, value in row.items())}, {result.costs.tokens[name]:,.0f} tokens"
                      for name, row in result.accuracy.iterrows())
-    return f"A row a system, {result.questions:,} questions; accuracy by kind, and tokens read for a question. {said}."
+    return f"A row a system, {result.questions:,} questions; accuracy by kind, and tokens read per question. {said}."
 
 
 # -- panel 3: RAG ---------------------------------------------------------------------------------------------------
@@ -111,13 +118,15 @@ def draw_rag(fig, result: RagStudy):
                             markeredgewidth=1.8, label="lecture notes' RAG")
     (paper,) = spent.plot([], [], linestyle="none", marker="x", markersize=9, markeredgewidth=2.5, color=style.GREY, label="the paper's RAG sizes")
     (dot,) = spent.plot([], [], linestyle="none", marker="o", markersize=13, color=style.YELLOW, markeredgecolor=style.BLACK, label="yours")
-    spent.set(xscale="log", xlim=(60, 40_000), ylim=(-0.02, 1.04), xlabel="tokens read for a question", ylabel="accuracy, here")
+    spent.set(xscale="log", xlim=(60, 40_000), ylim=(-0.02, 1.04), xlabel="tokens read per question", ylabel="accuracy, here")
     style.human_axis(spent.xaxis)
+    _percent(spent.yaxis)
+    _percent(sizes.yaxis)
     (budget,) = sizes.plot([], [], color=style.BLACK, marker="o", label="same budget as yours")
     (same_k,) = sizes.plot([], [], color=style.BLACK, linestyle=":", marker="o", markerfacecolor="white", label="same k as yours")
     judged = [sizes.plot(result.paper.index, result.paper[k], color=style.GREY, linestyle=dash, marker="x", label=f"paper's J, k = {k}")[0]
               for k, dash in zip(result.paper, ("--", "-"))]
-    sizes.set(xscale="log", xlim=(55, 9_500), ylim=(-0.02, 1.04), xlabel="chunk (tokens)", ylabel="accuracy, or J / 100 in the paper")
+    sizes.set(xscale="log", xlim=(55, 9_500), ylim=(-0.02, 1.04), xlabel="chunk (tokens)", ylabel="accuracy, or J in the paper")
     sizes.xaxis.set_major_locator(FixedLocator([64, 256, 1_024, 4_096]))
     sizes.xaxis.set_major_formatter("{x:,.0f}")
     for ax in (spent, sizes):
@@ -145,16 +154,16 @@ def draw_rag(fig, result: RagStudy):
 def table_rag(result: RagStudy) -> pd.DataFrame:
     """What becomes of the questions of each kind with the chosen chunks."""
     frame = result.outcomes.rename(columns={"stale": "only older values found", "missing": "nothing found"}).rename_axis(index=None, columns=None)
-    frame.attrs["format"] = dict.fromkeys(frame.columns, "{:.3f}") | {"tokens": "{:,.0f}"}
+    frame.attrs["format"] = dict.fromkeys(frame.columns, "{:.1%}") | {"tokens": "{:,.0f}"}
     return frame.assign(tokens=result.grid.tokens[result.chunk, result.k])
 
 
 def alt_rag(result: RagStudy) -> str:
     """The chosen point and its rivals."""
     at = result.grid.loc[(result.chunk, result.k)]
-    same = ", ".join(f"{chunk:,}: {value:.2f}" for chunk, value in result.budget.items())
-    return (f"RAG with {result.k} chunk{'s' * (result.k > 1)} of {result.chunk:,} tokens reads {at.tokens:,.0f} tokens and answers {at.accuracy:.2f} "
-            f"of {result.kind} questions; mem0 graph reads {result.graph[0]:,.0f} and answers {result.graph[1]:.2f}."
+    same = ", ".join(f"{chunk:,}: {value:.0%}" for chunk, value in result.budget.items())
+    return (f"RAG with {result.k} chunk{'s' * (result.k > 1)} of {result.chunk:,} tokens reads {at.tokens:,.0f} tokens and answers {at.accuracy:.0%} "
+            f"of {result.kind} questions; mem0 graph reads {result.graph[0]:,.0f} and answers {result.graph[1]:.0%}."
             + f" With the same budget by chunk size: {same}." * result.others)
 
 
@@ -171,6 +180,8 @@ def draw_write_errors(fig, result: WriteErrors):
     curves = [alone.plot([], [], label=name, **style.line(i) | {"marker": ""})[0] for i, name in enumerate(names)]
     dots = [alone.plot([], [], **style.line(i) | mark)[0] for i in range(len(names))]
     alone.set(xlim=(-0.03, 1.03), ylim=(-0.02, 1.06), xlabel="probability of the error, all else perfect", ylabel="accuracy, all questions")
+    _percent(alone.xaxis)
+    _percent(alone.yaxis)
     alone.set_title("mem0 graph, one error alone", fontsize=12)
     (full,) = reader.plot([], [], label="full context", color=style.BLACK)
     (dot,) = reader.plot([], [], **style.line(6) | mark)
@@ -202,14 +213,14 @@ def table_write_errors(result: WriteErrors) -> pd.DataFrame:
     frame = together.rename_axis(index=None, columns=None)
     for name, (probability, value) in result.at.items():
         frame.loc[f"mem0 graph, {name} ({100 * probability:.0f} %), alone"] = [value, np.nan, np.nan, np.nan]
-    frame.attrs["format"] = dict.fromkeys(frame.columns, "{:.3f}")
+    frame.attrs["format"] = dict.fromkeys(frame.columns, "{:.1%}")
     return frame
 
 
 def alt_write_errors(result: WriteErrors) -> str:
     """Each error alone, and all together."""
-    alone = "; ".join(f"{name} with probability {p:.2f}: {value:.2f}" for name, (p, value) in result.at.items())
-    together = ", ".join(f"{name} {value:.2f}" for name, value in result.together["all"].items())
+    alone = "; ".join(f"{name} with a probability of {p:.0%}: {value:.0%}" for name, (p, value) in result.at.items())
+    together = ", ".join(f"{name} {value:.0%}" for name, value in result.together["all"].items())
     return (f"Accuracy of mem0 graph with one error alone: {alone}. All errors together, and a full context read with alpha "
             f"{result.full[0]:.2f}: {together}.")
 
@@ -217,7 +228,7 @@ def alt_write_errors(result: WriteErrors) -> str:
 # -- panel 5: length ------------------------------------------------------------------------------------------------
 
 _MEASURES = {  # label, short name, scale, limits
-    "accuracy": ("accuracy", "accuracy", "linear", (-0.02, 1.04)), "tokens": ("tokens read for a question", "tokens", "log", (100, 3e5)),
+    "accuracy": ("accuracy", "accuracy", "linear", (-0.02, 1.04)), "tokens": ("tokens read per question", "tokens", "log", (100, 3e5)),
     "write_calls": ("calls of the model to write", "calls", "linear", (-60, 3_000))}
 
 
@@ -236,8 +247,7 @@ def draw_lengths(fig, result: Lengths):
         if ax.get_ylabel() != label:
             ax.set(yscale=scale, ylim=limits, ylabel=label)
             ax.yaxis.set_minor_locator(NullLocator())
-            if result.measure != "accuracy":
-                style.human_axis(ax.yaxis)
+            (_percent if result.measure == "accuracy" else style.human_axis)(ax.yaxis)
         for name, line in lines.items():
             line.set_data(result.table.index, result.table[name])
         return list(lines.values())
@@ -249,13 +259,13 @@ def table_lengths(result: Lengths) -> pd.DataFrame:
     """The measure by system and length."""
     short = _MEASURES[result.measure][1]  # stands in the head, so that calls are not set against an accuracy at the start
     frame = result.table.T.rename(columns=lambda turns: f"{short} at {turns:,}").rename_axis(index=None, columns=None)
-    frame.attrs["format"] = dict.fromkeys(frame.columns, "{:.3f}" if result.measure == "accuracy" else "{:,.0f}")
+    frame.attrs["format"] = dict.fromkeys(frame.columns, "{:.1%}" if result.measure == "accuracy" else "{:,.0f}")
     return frame
 
 
 def alt_lengths(result: Lengths) -> str:
     """First and last value of each line."""
-    digits = "{:.2f}" if result.measure == "accuracy" else "{:,.0f}"
+    digits = "{:.0%}" if result.measure == "accuracy" else "{:,.0f}"
     ends = "; ".join(f"{name}: {digits.format(line.iloc[0])} to {digits.format(line.iloc[-1])}" for name, line in result.table.items())
     return f"{_MEASURES[result.measure][0].capitalize()} from 600 to 4,800 messages ({result.kind} questions). {ends}."
 
@@ -314,7 +324,7 @@ def table_budget(result: Budget) -> pd.DataFrame:
                           against: [cheaper(row.cheaper_from, row.cheaper_to) for row in table.itertuples()]})
     frame = frame.replace(np.inf, "does not fit")
     frame.loc["full context", against] = "-"
-    frame.attrs["format"] = {"accuracy": "{:.3f}", once: many, again: one, total: many, kv: "{:.3f}"}
+    frame.attrs["format"] = {"accuracy": "{:.1%}", once: many, again: one, total: many, kv: "{:.3f}"}
     return frame.rename_axis(index=None)
 
 

@@ -92,7 +92,7 @@ def draw_nested(fig, result: NestedLookup):
     """Accuracy against nesting level: all hops in one call, one hop a call, and where the paper's models are at 0 %."""
     ax = fig.subplots()
     levels = result.table.index
-    (one_by_one,) = ax.plot(levels, levels, label="one look-up a call (heartbeats)", **style.line(0) | {"markersize": 13})
+    (one_by_one,) = ax.plot(levels, levels, label="one look-up per call (heartbeats)", **style.line(0) | {"markersize": 13})
     (exact,) = ax.plot(levels, levels, label="all hops in one call, exact", **style.line(3) | {"marker": ""})
     (tried,) = ax.plot(levels, levels, linestyle="none", marker="D", markersize=7, color=style.VERMILION, label="all hops in one call, 1,000 trials")
     papers = papers_zero_levels()
@@ -171,7 +171,7 @@ def table_recall(result: RecallStudy) -> pd.DataFrame:
     frame = pd.DataFrame({f"{result.sessions} sessions, chosen": accuracy.loc[result.sessions], "standard error": error.loc[result.sessions]})
     for sessions in (5, 10, 20, 40):
         frame[f"after {sessions}"] = accuracy.loc[sessions]
-    frame.attrs["format"] = dict.fromkeys(frame.columns, "{:.3f}")
+    frame.attrs["format"] = dict.fromkeys(frame.columns, "{:.1%}")
     return frame.rename_axis(None)
 
 
