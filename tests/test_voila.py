@@ -109,8 +109,16 @@ def test_a_notebook_is_an_app(server, page, path):
 
 
 def test_the_first_page_lists_every_notebook(server, page):
+    """On a busy machine Voila's list (0.5.13) now and then stays empty until the page is loaded again: deploy/README.md says so."""
+    from playwright.sync_api import TimeoutError
+
     url, _ = server
-    page.goto(url)
+    files = page.get_by_text(".ipynb")
+    for attempt in range(5):
+        page.goto(url)
+        with contextlib.suppress(TimeoutError if attempt < 4 else ()):
+            files.first.wait_for(timeout=15_000)
+            break
     for path in NOTEBOOKS:
         page.get_by_text(path.name, exact=True).wait_for()
     assert page.servers - {""} == {urlsplit(url).netloc}

@@ -84,7 +84,7 @@ def table_choice(result: Choice) -> pd.DataFrame:
     t = result.table.replace(np.inf, np.nan)  # a dash where it does not fit
     why = t["reason"].where(~t["cheapest"], "CHEAPEST")  # why stands above the picture
     between = {name: span(*ends) for name, *ends in result.cheapest_between().itertuples()}
-    frame = pd.DataFrame({"GPU s per query": t["query"], "why": why, "cheapest at (reads)": t.index.map(between).fillna("-"),
+    frame = pd.DataFrame({"GPU s per query": t["query"], "why": why, "cheapest at (reads)": [between.get(name, "-") for name in t.index],
                           "to read": t["read"], "per write": t["write"], "GB per user": t["kv_gb"], "right": t["accuracy"]})
     frame.attrs["format"] = {"GPU s per query": "{:,.3f}", "to read": "{:,.3f}", "per write": "{:,.1f}", "GB per user": "{:,.3f}",
                              "right": "{:.2f}"}
