@@ -31,7 +31,7 @@ def assemble(panel, question=None):
     reset = widgets.Button(description="Reset", tooltip="Every control back to its start", layout={"width": "90px"})
     reset.add_class("labkit-reset")  # drawn beside the title
     reset.on_click(lambda _: panel.reset())
-    narrowest = 270 if len(panel.inputs) > _MANY else 360
+    narrowest = 280 if len(panel.inputs) > _MANY else 360
     columns = f"repeat(auto-fit, minmax(min({narrowest}px, 100%), 1fr))"
     grid = widgets.GridBox(list(panel.inputs.values()), layout={"grid_template_columns": columns, "grid_gap": "2px 24px"})
     box = widgets.VBox([title, *(_prediction(panel, question) if question else []), grid, reset, panel.screen])
