@@ -138,8 +138,12 @@ class Panel:
 
     @property
     def prediction(self) -> str:
-        """The student's number beside the true one, in words; empty before one is committed."""
-        return "" if self._guess is None else f"you predicted {number_text(self._guess)}, it is {number_text(self._truth)}"
+        """The student's number beside the true one, in words, and where it holds; empty before one is committed."""
+        if self._guess is None:
+            return ""
+        unit = " %" if "(%)" in self._predict.question else ""
+        at = ", ".join(f"{name}={value!r}" for name, value in (self._predict.at or {}).items())
+        return (f"you predicted {number_text(self._guess)}{unit}, it is {number_text(self._truth)}{unit}" + (f" at {at}" if at else ""))
 
     @property
     def call(self) -> str:

@@ -58,6 +58,7 @@ def read_number(text, asked="") -> float:
     where the question says (%), else 0.4.  Raises ValueError for everything else.
     """
     plain = unicodedata.normalize("NFKC", str(text)).replace("−", "-").strip()
+    plain = re.sub(r"\s*per ?cent$", "%", plain)
     words = set(_WORD.findall(asked)) - set("kKMGx")
     while (last := (_WORD.findall(plain) or [""])[-1]) in words and plain.endswith(last):
         plain = plain.removesuffix(last).rstrip()

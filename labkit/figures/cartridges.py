@@ -129,7 +129,7 @@ def _draw_frontier(ax):
 
 def _draw_lecture_setting(fig):
     """All four demonstrations at the lecture setting, from the stored results; returns what tells of memorising."""
-    fig.suptitle("Lecture setting, stored, mean of 3 seeds. Another preset: not to be compared with the above.",
+    fig.suptitle("Lecture preset, stored, 3 seeds (parts 3 to 5 explain it). Not to be compared with the above.",
                  fontsize=12, fontweight="bold", x=0.01, ha="left")
     first, *others = fig.subplots(1, 4, width_ratios=(1.1, 1, 1, 1))
     means, plain = stored_means("frontier"), stored_means("frontier", measure="original")
