@@ -4,7 +4,7 @@
 
 Times are CPU time of one thread, but key to picture and a notebook's run, which a student waits for. A ratio compares two
 things measured in turns in the same run, so it says the same on another machine. Each other file here tells more about
-its part. About six minutes; --short leaves out browser and notebooks.
+its part. About seven minutes; --short leaves out browser and notebooks.
 """
 
 import argparse
