@@ -133,7 +133,8 @@ class Panel:
         text += ["  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:]))]).rstrip() for row in lines]
         if self.error is not None:
             text.append(f"error: {self.error}")
-        text += [": ".join(self._prediction())] if self._guess is not None else []
+        if self._guess is not None:
+            text.append(": ".join(self._prediction()))
         return "\n".join([*text, self.call])
 
     @property

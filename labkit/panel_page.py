@@ -12,9 +12,9 @@ _MANY = 8  # more controls than these stand in three columns, where there is roo
 
 
 class Screen(anywidget.AnyWidget):
-    """What the kernel paints: picture, alternative text, status line, table and call.  The page side is in screen.js."""
+    """What the kernel paints: picture, alternative text, status line, table and call.  The page side is in screen.js and keys.js."""
 
-    _esm = _HERE / "screen.js"
+    _esm = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in ("keys.js", "screen.js"))
     _css = _HERE / "screen.css"
     png = traitlets.Bytes().tag(sync=True)
     alt = traitlets.Unicode().tag(sync=True)
@@ -41,7 +41,7 @@ def assemble(panel, question=None):
 
 def _prediction(panel, question):
     field = widgets.Text(description=f"Predict first: {question}", placeholder="your number",
-                         continuous_update=False,  # sent when it is left, or by Enter, which screen.js turns into Commit
+                         continuous_update=False,  # sent when it is left, or by Enter, which keys.js turns into Commit
                          style={"description_width": "initial"}, layout={"flex": "1 1 300px", "width": "auto"})
     commit = widgets.Button(description="Commit", layout={"width": "90px"})
     reply = widgets.HTML(layout={"display": "none", "margin": "0"})

@@ -18,7 +18,7 @@ _HERE = pathlib.Path(__file__).parent
 class Reply(anywidget.AnyWidget):
     """What an exercise answers, as HTML; read aloud by a screen reader.  It also keeps the keys of a card in the card."""
 
-    _esm = """
+    _esm = (_HERE / "keys.js").read_text(encoding="utf-8") + """
     export default {
       render({ model, el }) {
         el.setAttribute("role", "status");
@@ -26,17 +26,7 @@ class Reply(anywidget.AnyWidget):
         model.on("change:value", write);
         write();
 
-        // JupyterLab takes plain keys before a list or a button gets them ("b" would insert a cell): keep them for the
-        // control that has the focus; Ctrl-S, Shift-Enter, Escape stay JupyterLab's.  Enter in a field presses Check.
-        const keys = (event) => {
-          const card = el.closest(".labkit-quiz"), field = event.target;
-          if (!card?.contains(field)) return;
-          const theirs = event.ctrlKey || event.metaKey || event.altKey || event.key === "Escape" || (event.shiftKey && event.key === "Enter");
-          field.toggleAttribute("data-lm-suppress-shortcuts", !theirs);
-          if (event.key !== "Enter" || theirs || event.isComposing || !field.matches("input")) return;
-          field.dispatchEvent(new Event("change", { bubbles: true })); // the answer goes to the kernel first
-          card.querySelector("button").click();
-        };
+        const keys = (event) => keepKeys(el.closest(".labkit-quiz"), event); // of keys.js
         const attach = () => {
           const card = el.closest(".labkit-quiz");
           if (!card) return requestAnimationFrame(attach);

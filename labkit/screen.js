@@ -85,18 +85,6 @@ export default {
       if (readout?.contentEditable === "true") readout.contentEditable = "false";
     });
 
-    // JupyterLab takes plain keys before a list or a check box gets them: arrows would leave the panel, "b" would
-    // insert a cell.  Keep them for the control that has the focus; Ctrl-S, Shift-Enter, Escape stay JupyterLab's.
-    const keep = (root, event) => {
-      if (!root.contains(event.target)) return;
-      const theirs = event.ctrlKey || event.metaKey || event.altKey || event.key === "Escape" || (event.shiftKey && event.key === "Enter");
-      event.target.toggleAttribute("data-lm-suppress-shortcuts", !theirs);
-      if (event.key === "Enter" && !theirs && !event.isComposing && event.target.matches(".widget-text input")) {
-        event.target.dispatchEvent(new Event("change", { bubbles: true })); // the number goes to the kernel first
-        event.target.closest(".widget-hbox").querySelector("button").click();
-      }
-    };
-
     let detach = null;
     const attach = () => {
       const root = el.closest(".labkit-panel");
@@ -108,7 +96,7 @@ export default {
       table.setAttribute("aria-label", title);
       const observer = new MutationObserver(() => name(root));
       observer.observe(root, { subtree: true, childList: true, characterData: true, attributeFilter: ["contenteditable"] });
-      const keys = (event) => keep(root, event);
+      const keys = (event) => keepKeys(root, event); // of keys.js
       window.addEventListener("keydown", keys, true); // before JupyterLab, which listens on the document
       detach = () => { observer.disconnect(); window.removeEventListener("keydown", keys, true); };
       name(root);

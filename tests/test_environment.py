@@ -51,7 +51,7 @@ def test_a_wheel_holds_modules_pages_and_data(tmp_path):
         inside = set(archive.namelist())
         archive.extractall(tmp_path / "site")
     assert {f"labkit/data/{path.name}" for path in (ROOT / "data").iterdir()} <= inside
-    assert {"labkit/screen.js", "labkit/screen.css", "labkit/quiz.css"} <= inside
+    assert {"labkit/keys.js", "labkit/screen.js", "labkit/screen.css", "labkit/quiz.css"} <= inside
     code = "from labkit import kv_cost, exercises; print(kv_cost.Model.load('Llama-3-8B').kv_bytes_per_token(), len(exercises.ids()) > 0)"
     out = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "site", env={"PYTHONPATH": str(tmp_path / "site")}, capture_output=True, text=True)
     assert out.stdout.split() == ["131072", "True"], out.stderr
